@@ -1,0 +1,1 @@
+//! Pure functions over slices: no I/O, no async, no clocks.

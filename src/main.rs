@@ -1,0 +1,3 @@
+//! The `zagg-stream` program.
+
+fn main() {}
