@@ -1,5 +1,9 @@
-//! Pure functions over slices: no I/O, no async, no clocks.
+//! The laws of the format as pure functions over slices: no I/O, no async, no clocks.
 
+pub mod composition;
+pub mod dense;
+pub mod groups;
 pub mod pairwise;
 pub mod ragged;
 pub mod tdigest;
+pub mod words;
