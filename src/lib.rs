@@ -1,4 +1,48 @@
 //! Upgrades a published morton-hive Zarr store to the `/2` multiresolution pyramid,
 //! in place, from its own bytes.
+//!
+//! ```no_run
+//! use zagg_stream::{Root, Settings, Upgrade};
+//!
+//! # async fn example() -> Result<(), zagg_stream::Error> {
+//! let root = Root::open("/data/product")?;
+//! let handle = Upgrade::new(root).settings(Settings::default()).start().await?;
+//! let report = handle.join().await?;
+//! assert_eq!(report.counts.failed, 0);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The library installs no subscriber, reads no environment and prints nothing; what it
+//! does shows in [`Event`]s, in tracing, and in the [`Report`].
 
+mod abort;
+mod actors;
+mod budget;
+pub mod cli;
+mod error;
+mod gate;
 pub mod kernels;
+#[doc(hidden)]
+pub mod lease;
+mod messages;
+#[doc(hidden)]
+pub mod pyramid;
+mod report;
+mod settings;
+#[doc(hidden)]
+pub mod store;
+#[doc(hidden)]
+pub mod time;
+mod upgrade;
+mod work;
+
+pub use error::{AbortReason, Error, FaultKind, LeafFault};
+pub use messages::{Event, LeafRef, Reason};
+pub use report::{Counts, Ending, FailedLeaf, Report};
+pub use settings::{Settings, SettingsError};
+pub use store::Root;
+pub use upgrade::{Stop, Upgrade, UpgradeHandle};
+
+/// The name and version this program signs what it writes with.
+pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"));

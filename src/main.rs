@@ -1,3 +1,8 @@
 //! The `zagg-stream` program.
 
-fn main() {}
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> std::process::ExitCode {
+    zagg_stream::cli::run()
+}

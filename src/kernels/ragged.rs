@@ -35,6 +35,33 @@ impl RaggedColumn {
         }
     }
 
+    /// A column of cells that lie one behind the other: cell `i` is
+    /// `bytes[offsets[i]..offsets[i + 1]]`, the first at 0.
+    pub fn from_offsets(bytes: Vec<u8>, offsets: &[usize]) -> Self {
+        Self {
+            bytes,
+            ends: offsets.get(1..).unwrap_or_default().to_vec(),
+        }
+    }
+
+    /// Where each cell begins, and where the last one ends: one number more than cells.
+    pub fn offsets(&self) -> Vec<usize> {
+        std::iter::once(0)
+            .chain(self.ends.iter().copied())
+            .collect()
+    }
+
+    /// The bytes of all cells, one behind the other.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Keeps the first `cells` cells.
+    pub fn truncate(&mut self, cells: usize) {
+        self.ends.truncate(cells);
+        self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
+    }
+
     /// Number of cells.
     pub fn len(&self) -> usize {
         self.ends.len()

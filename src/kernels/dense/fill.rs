@@ -150,6 +150,18 @@ fn integer(number: &Number) -> Option<i128> {
         })
 }
 
+fn float_json(value: f64) -> Value {
+    if value.is_nan() {
+        Value::from("NaN")
+    } else if value == f64::INFINITY {
+        Value::from("Infinity")
+    } else if value == f64::NEG_INFINITY {
+        Value::from("-Infinity")
+    } else {
+        Value::from(value)
+    }
+}
+
 /// Fill value of a dense array, with its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FillValue {
@@ -159,6 +171,11 @@ pub struct FillValue {
 }
 
 impl FillValue {
+    /// The fill value 0.
+    pub const fn zero(dtype: DenseType) -> Self {
+        Self { dtype, bits: 0 }
+    }
+
     /// Type of the array.
     pub const fn dtype(self) -> DenseType {
         self.dtype
@@ -167,6 +184,19 @@ impl FillValue {
     /// The bit pattern, zero-extended to 64 bits.
     pub const fn bits(self) -> u64 {
         self.bits
+    }
+
+    /// The fill value as a metadata document spells it; [`DenseType::parse_fill`] reads it back.
+    pub fn to_json(self) -> Value {
+        let unused_bits = u64::BITS - 8 * self.dtype.width() as u32;
+        match self.dtype {
+            DenseType::Float32 => float_json(f64::from(f32::from_bits(self.bits as u32))),
+            DenseType::Float64 => float_json(f64::from_bits(self.bits)),
+            DenseType::Int8 | DenseType::Int16 | DenseType::Int32 | DenseType::Int64 => {
+                Value::from((self.bits << unused_bits).cast_signed() >> unused_bits)
+            }
+            _ => Value::from(self.bits),
+        }
     }
 
     /// The little-endian bytes of `cells` fill values.

@@ -1,0 +1,67 @@
+//! Writes folded columns, stamp last. In: FoldedColumn. Out: the outcome `written`.
+//! Costs the column's objects as PUTs and one LIST; at most `max_writers` columns at once.
+
+use std::sync::Arc;
+
+use actix::{Actor, AtomicResponse, Context, Handler};
+use tokio::sync::Semaphore;
+
+use super::{Pass, stage};
+use crate::messages::{FoldedColumn, LeafOutcome};
+
+pub(crate) struct ColumnWriter {
+    pass: Arc<Pass>,
+    slots: Arc<Semaphore>,
+}
+
+impl ColumnWriter {
+    pub(crate) fn new(pass: Arc<Pass>) -> Self {
+        let slots = Arc::new(Semaphore::new(pass.settings.max_writers));
+        Self { pass, slots }
+    }
+}
+
+impl Actor for ColumnWriter {
+    type Context = Context<Self>;
+}
+
+impl Handler<FoldedColumn> for ColumnWriter {
+    type Result = AtomicResponse<Self, ()>;
+
+    fn handle(&mut self, folded: FoldedColumn, _: &mut Context<Self>) -> Self::Result {
+        let work = write(self.pass.clone(), folded);
+        stage::accept(self, &self.slots, work)
+    }
+}
+
+/// A write that has begun is finished even when the pass is stopping: an unstamped
+/// column would only have to be written again.
+async fn write(pass: Arc<Pass>, folded: FoldedColumn) {
+    let FoldedColumn {
+        ticket,
+        stamp,
+        reason,
+        column,
+        held,
+        share,
+    } = folded;
+    if pass.abort.is_raised() {
+        return ticket.finish(LeafOutcome::NotAttempted);
+    }
+    let written = column
+        .write(
+            &pass.root,
+            &pass.template,
+            ticket.leaf(),
+            &stamp,
+            &held,
+            || pass.now(),
+        )
+        .await;
+    let num_bytes = column.num_bytes();
+    drop((column, share));
+    ticket.finish(match written {
+        Ok(()) => LeafOutcome::Written { reason, num_bytes },
+        Err(fault) => LeafOutcome::failed(fault),
+    });
+}

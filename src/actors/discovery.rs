@@ -1,0 +1,92 @@
+//! Streams the leaves of the work set into the pipeline. In: the work set. Out:
+//! FoundLeaf. Costs one LIST per shard on windowed stores whose records name no
+//! window; a leaf is only listed when a place in flight is free.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use actix::{Actor, Addr, AsyncContext, Context, WrapFuture};
+use futures::StreamExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::Pass;
+use super::stamp_reader::StampReader;
+use super::supervisor::Supervisor;
+use crate::messages::{Admit, FoundLeaf, LeafOutcome, LeafTicket, WorkListed};
+use crate::work::WorkSet;
+
+pub(crate) struct Discovery {
+    pass: Arc<Pass>,
+    work: Option<WorkSet>,
+    reader: Addr<StampReader>,
+    supervisor: Addr<Supervisor>,
+}
+
+impl Discovery {
+    pub(crate) fn new(
+        pass: Arc<Pass>,
+        work: WorkSet,
+        reader: Addr<StampReader>,
+        supervisor: Addr<Supervisor>,
+    ) -> Self {
+        Self {
+            pass,
+            work: Some(work),
+            reader,
+            supervisor,
+        }
+    }
+}
+
+impl Actor for Discovery {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        if let Some(work) = self.work.take() {
+            let (pass, reader, supervisor) = (
+                self.pass.clone(),
+                self.reader.clone(),
+                self.supervisor.clone(),
+            );
+            ctx.spawn(discover(pass, work, reader, supervisor).into_actor(self));
+        }
+    }
+}
+
+async fn discover(
+    pass: Arc<Pass>,
+    work: WorkSet,
+    reader: Addr<StampReader>,
+    supervisor: Addr<Supervisor>,
+) {
+    let places = Arc::new(Semaphore::new(pass.settings.max_in_flight));
+    let mut leaves = pin!(work.leaves(&pass.root));
+    let mut admitted = 0;
+    while let Some(place) = free_place(&pass, &places).await {
+        let Some((leaf, listed)) = leaves.next().await else {
+            break;
+        };
+        if supervisor.send(Admit).await.is_err() {
+            break;
+        }
+        admitted += 1;
+        let ticket = LeafTicket::new(leaf, supervisor.clone(), place);
+        match listed {
+            // A reader that is gone drops the ticket, which reports the leaf.
+            Ok(()) => drop(reader.send(FoundLeaf { ticket }).await),
+            Err(error) => ticket.finish(LeafOutcome::failed(error)),
+        }
+    }
+    let not_attempted = work.num_leaves().saturating_sub(admitted);
+    // A supervisor that is gone counts no more.
+    let _ = supervisor.send(WorkListed { not_attempted }).await;
+}
+
+/// The next place in flight; `None` when the pass is stopping.
+async fn free_place(pass: &Pass, places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    tokio::select! {
+        biased;
+        () = pass.abort.raised() => None,
+        place = places.clone().acquire_owned() => place.ok(),
+    }
+}

@@ -1,0 +1,180 @@
+//! Folds stamped leaves. In: FoldJob. Out: FoldedColumn. Reads on the I/O threads and
+//! folds on a blocking thread per leaf, one window ahead of each other; at most
+//! `max_folds` leaves at once, their bytes bounded by the memory budget.
+
+use std::sync::Arc;
+
+use actix::{Actor, Addr, AtomicResponse, Context, Handler};
+use tokio::sync::{Semaphore, mpsc};
+
+use super::column_writer::ColumnWriter;
+use super::lease_keeper::LeaseKeeper;
+use super::{Pass, stage};
+use crate::budget::Share;
+use crate::error::LeafFault;
+use crate::kernels::column::ColumnFold;
+use crate::messages::{FoldJob, FoldedColumn, Hold, LeafOutcome, LeafRef};
+use crate::store::column::EncodedColumn;
+use crate::store::leaf::{OpenLeaf, Window};
+use crate::store::leaf_error::{LeafError, LeafProblem};
+use crate::store::template::ColumnTemplate;
+
+/// A byte of decoded payload becomes a byte of rows, which are resident beside the
+/// bytes themselves, the runs they are merged from and the merged run.
+const RESIDENT_PER_DECODED_BYTE: u64 = 4;
+
+/// Windows fetched and not yet taken by the fold thread.
+const WINDOWS_AHEAD: usize = 1;
+
+pub(crate) struct FoldActor {
+    pass: Arc<Pass>,
+    next: Next,
+    slots: Arc<Semaphore>,
+}
+
+/// Whom a fold talks to.
+#[derive(Clone)]
+struct Next {
+    keeper: Addr<LeaseKeeper>,
+    writer: Addr<ColumnWriter>,
+}
+
+impl FoldActor {
+    pub(crate) fn new(
+        pass: Arc<Pass>,
+        keeper: Addr<LeaseKeeper>,
+        writer: Addr<ColumnWriter>,
+    ) -> Self {
+        let slots = Arc::new(Semaphore::new(pass.settings.max_folds));
+        let next = Next { keeper, writer };
+        Self { pass, next, slots }
+    }
+}
+
+impl Actor for FoldActor {
+    type Context = Context<Self>;
+}
+
+impl Handler<FoldJob> for FoldActor {
+    type Result = AtomicResponse<Self, ()>;
+
+    fn handle(&mut self, job: FoldJob, _: &mut Context<Self>) -> Self::Result {
+        let work = fold_and_pass_on(self.pass.clone(), job, self.next.clone());
+        stage::accept(self, &self.slots, work)
+    }
+}
+
+async fn fold_and_pass_on(pass: Arc<Pass>, job: FoldJob, next: Next) {
+    let FoldJob {
+        ticket,
+        stamp,
+        reason,
+    } = job;
+    if pass.abort.is_raised() {
+        return ticket.finish(LeafOutcome::NotAttempted);
+    }
+    // The lease is taken when the first leaf needs it. Without it the pass is over, and
+    // the keeper has said so.
+    let Ok(Some(held)) = next.keeper.send(Hold).await else {
+        return ticket.finish(LeafOutcome::NotAttempted);
+    };
+    match fold(&pass, ticket.leaf()).await {
+        Ok(Some((column, share))) => {
+            let folded = FoldedColumn {
+                ticket,
+                stamp,
+                reason,
+                column,
+                held,
+                share,
+            };
+            // A writer that is gone drops the ticket, which reports the leaf.
+            let _ = next.writer.send(folded).await;
+        }
+        Ok(None) => ticket.finish(LeafOutcome::NotAttempted),
+        Err(fault) => ticket.finish(LeafOutcome::failed(fault)),
+    }
+}
+
+/// Folds one leaf; `None` when the pass was stopped on the way.
+async fn fold(pass: &Pass, leaf: &LeafRef) -> Result<Option<(EncodedColumn, Share)>, LeafFault> {
+    let open = OpenLeaf::open(&pass.root, pass.template.clone(), leaf.clone()).await?;
+    let open = Arc::new(open);
+    let share = Arc::new(pass.budget.share());
+    let (sender, receiver) = mpsc::channel(WINDOWS_AHEAD);
+    let folding = {
+        let (open, share, template) = (open.clone(), share.clone(), pass.template.clone());
+        tokio::task::spawn_blocking(move || fold_windows(&open, &template, receiver, &share))
+    };
+    let complete = read_windows(pass, &open, &share, sender).await?;
+    let folded = folding.await.map_err(|error| panicked(leaf, error))?;
+    if !complete {
+        return Ok(None);
+    }
+    let column = folded?;
+    share.release_through(u64::MAX - 1);
+    let written = pass.budget.share();
+    written.grow(0, column.num_bytes()).await;
+    Ok(Some((column, written)))
+}
+
+/// Reads the leaf's windows in order; `false` when the pass was stopped, or when the
+/// fold has refused the leaf and takes no more.
+async fn read_windows(
+    pass: &Pass,
+    leaf: &OpenLeaf,
+    share: &Share,
+    sender: mpsc::Sender<Window>,
+) -> Result<bool, LeafError> {
+    for cells in leaf.windows(pass.settings.read_window) {
+        if pass.abort.is_raised() {
+            return Ok(false);
+        }
+        let block = (cells.end - 1) / pass.template.plan.block_cells();
+        share.grow(block, leaf.indexed_bytes(&cells)).await;
+        let window = leaf.fetch(&pass.root, cells).await?;
+        share
+            .grow(block, window.decoded_bytes() * RESIDENT_PER_DECODED_BYTE)
+            .await;
+        if sender.send(window).await.is_err() {
+            break;
+        }
+    }
+    Ok(true)
+}
+
+/// The fold thread: decodes, folds, encodes.
+fn fold_windows(
+    leaf: &OpenLeaf,
+    template: &ColumnTemplate,
+    mut windows: mpsc::Receiver<Window>,
+    share: &Share,
+) -> Result<EncodedColumn, LeafFault> {
+    let path = leaf.leaf.path();
+    let failed = |error| LeafError::of_leaf(&path, LeafProblem::Fold(error));
+    let mut fold = ColumnFold::new(&template.plan, &template.declaration.fields).map_err(failed)?;
+    while let Some(window) = windows.blocking_recv() {
+        let blocks_done = window.cells.end / template.plan.block_cells();
+        for slab in leaf.slabs(window) {
+            let (cells, fields) = slab?;
+            fold.push(cells, &fields).map_err(failed)?;
+        }
+        if let Some(last) = blocks_done.checked_sub(1) {
+            share.release_through(last);
+        }
+    }
+    let folded = fold.finish().map_err(failed)?;
+    EncodedColumn::encode(template, &leaf.leaf, &leaf.group_attributes, &folded)
+}
+
+fn panicked(leaf: &LeafRef, error: tokio::task::JoinError) -> LeafError {
+    let message = match error.try_into_panic() {
+        Ok(panic) => panic
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "no message".to_owned()),
+        Err(error) => error.to_string(),
+    };
+    LeafError::of_leaf(&leaf.path(), LeafProblem::Panicked(message))
+}

@@ -1,0 +1,100 @@
+//! Decides whether a leaf's column is current. In: StampedLeaf. Out: FoldJob, or the
+//! outcome `current`. Costs the metadata documents of the column's groups, and those
+//! only when both root documents agree; at most `max_in_flight` leaves at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use actix::{Actor, Addr, AtomicResponse, Context, Handler};
+use tokio::sync::Semaphore;
+
+use super::fold::FoldActor;
+use super::{Pass, stage};
+use crate::gate::{self, Verdict};
+use crate::messages::{FoldJob, LeafOutcome, Reason, StampedLeaf};
+
+pub(crate) struct GateActor {
+    pass: Arc<Pass>,
+    fold: Addr<FoldActor>,
+    slots: Arc<Semaphore>,
+    /// Leaves let through, for `max_leaves`.
+    let_through: Arc<AtomicU64>,
+}
+
+impl GateActor {
+    pub(crate) fn new(pass: Arc<Pass>, fold: Addr<FoldActor>) -> Self {
+        let slots = Arc::new(Semaphore::new(pass.settings.max_in_flight));
+        Self {
+            pass,
+            fold,
+            slots,
+            let_through: Arc::default(),
+        }
+    }
+}
+
+impl Actor for GateActor {
+    type Context = Context<Self>;
+}
+
+impl Handler<StampedLeaf> for GateActor {
+    type Result = AtomicResponse<Self, ()>;
+
+    fn handle(&mut self, stamped: StampedLeaf, _: &mut Context<Self>) -> Self::Result {
+        let work = judge_and_pass_on(
+            self.pass.clone(),
+            stamped,
+            self.fold.clone(),
+            self.let_through.clone(),
+        );
+        stage::accept(self, &self.slots, work)
+    }
+}
+
+async fn judge_and_pass_on(
+    pass: Arc<Pass>,
+    stamped: StampedLeaf,
+    fold: Addr<FoldActor>,
+    let_through: Arc<AtomicU64>,
+) {
+    let StampedLeaf {
+        ticket,
+        stamp,
+        column,
+    } = stamped;
+    let verdict = if pass.settings.force {
+        Ok(Verdict::Due(Reason::Forced))
+    } else {
+        gate::judge(
+            &pass.root,
+            &pass.template,
+            ticket.leaf(),
+            &stamp,
+            column.as_ref(),
+        )
+        .await
+    };
+    let reason = match verdict {
+        Ok(Verdict::Current) => return ticket.finish(LeafOutcome::Current),
+        Ok(Verdict::Due(reason)) => reason,
+        Err(fault) => return ticket.finish(LeafOutcome::failed(fault)),
+    };
+    if pass.abort.is_raised() || !admit(&pass, &let_through) {
+        return ticket.finish(LeafOutcome::NotAttempted);
+    }
+    if pass.settings.dry_run {
+        return ticket.finish(LeafOutcome::Planned { reason });
+    }
+    let job = FoldJob {
+        ticket,
+        stamp,
+        reason,
+    };
+    // A fold stage that is gone drops the ticket, which reports the leaf.
+    let _ = fold.send(job).await;
+}
+
+fn admit(pass: &Pass, let_through: &AtomicU64) -> bool {
+    let nth = let_through.fetch_add(1, Ordering::Relaxed);
+    pass.settings.max_leaves.is_none_or(|limit| nth < limit)
+}

@@ -1,0 +1,132 @@
+//! Takes, keeps and gives back the sweep lease. In: Hold from folds, ReleaseLease from
+//! the supervisor. Out: Held; AbortPass when the lease cannot be had or is lost. The
+//! beating itself is done by a thread of its own, see [`crate::lease`].
+
+use std::sync::Arc;
+
+use actix::{Actor, ActorFutureExt, Addr, AtomicResponse, Context, Handler, WrapFuture};
+
+use super::Pass;
+use super::supervisor::Supervisor;
+use crate::error::AbortReason;
+use crate::lease::{BeatEvent, BeatThread, Pace};
+use crate::messages::{AbortPass, Event, Hold, ReleaseLease};
+use crate::store::lease::{self, Acquired, Claim};
+use crate::store::{Held, LeaseError};
+
+pub(crate) struct LeaseKeeper {
+    pass: Arc<Pass>,
+    supervisor: Addr<Supervisor>,
+    state: State,
+}
+
+enum State {
+    /// Nobody needed the lease yet.
+    NotAsked,
+    Held {
+        held: Held,
+        beats: BeatThread,
+    },
+    /// It could not be had, or was given back.
+    Over,
+}
+
+impl LeaseKeeper {
+    pub(crate) fn new(pass: Arc<Pass>, supervisor: Addr<Supervisor>) -> Self {
+        Self {
+            pass,
+            supervisor,
+            state: State::NotAsked,
+        }
+    }
+
+    /// Starts the beats of a lease just acquired, or stops the pass.
+    fn keep(&mut self, acquired: Result<Acquired, LeaseError>) -> Option<Held> {
+        let Acquired { held, claimed_from } = match acquired {
+            Ok(acquired) => acquired,
+            Err(error) => return self.refuse(error),
+        };
+        let supervisor = self.supervisor.clone();
+        let beats = BeatThread::spawn(
+            &self.pass.root,
+            held.clone(),
+            Pace::for_ttl(held.ttl()),
+            move |event| on_beat(&supervisor, event),
+        );
+        match beats {
+            Ok(beats) => {
+                tracing::info!(run_id = held.run_id(), ?claimed_from, "lease held");
+                self.pass.announce(Event::LeaseHeld { claimed_from });
+                self.state = State::Held {
+                    held: held.clone(),
+                    beats,
+                };
+                Some(held)
+            }
+            Err(error) => self.refuse(error),
+        }
+    }
+
+    /// One message per pass, and the supervisor's mailbox is not bounded for it.
+    fn refuse(&mut self, error: LeaseError) -> Option<Held> {
+        self.state = State::Over;
+        let reason = AbortReason::LeaseRefused(Arc::new(error));
+        self.supervisor.do_send(AbortPass(reason));
+        None
+    }
+}
+
+fn on_beat(supervisor: &Addr<Supervisor>, event: BeatEvent) {
+    match event {
+        BeatEvent::Confirmed => tracing::debug!("lease beat confirmed"),
+        BeatEvent::Failed(error) => tracing::warn!(%error, "lease beat failed, trying again"),
+        BeatEvent::Ended(error) => {
+            supervisor.do_send(AbortPass(AbortReason::LeaseLost(error.to_string())));
+        }
+    }
+}
+
+impl Actor for LeaseKeeper {
+    type Context = Context<Self>;
+}
+
+impl Handler<Hold> for LeaseKeeper {
+    type Result = AtomicResponse<Self, Option<Held>>;
+
+    /// Atomic, so that the lease is asked for once however many folds wait for it.
+    fn handle(&mut self, _: Hold, _: &mut Context<Self>) -> Self::Result {
+        let answer = match &self.state {
+            State::Held { held, .. } => Some(Some(held.clone())),
+            State::Over => Some(None),
+            State::NotAsked => None,
+        };
+        if let Some(answer) = answer {
+            return AtomicResponse::new(Box::pin(actix::fut::ready(answer)));
+        }
+        let pass = self.pass.clone();
+        let claim = Claim {
+            ttl_s: pass.settings.lease_ttl.as_secs(),
+            ..Claim::new(pass.run_id.clone())
+        };
+        let acquire = async move { lease::acquire(&pass.root, &claim, pass.clock.clone()).await };
+        let kept = acquire
+            .into_actor(self)
+            .map(|acquired, keeper, _| keeper.keep(acquired));
+        AtomicResponse::new(Box::pin(kept))
+    }
+}
+
+impl Handler<ReleaseLease> for LeaseKeeper {
+    type Result = AtomicResponse<Self, Result<(), LeaseError>>;
+
+    fn handle(&mut self, _: ReleaseLease, _: &mut Context<Self>) -> Self::Result {
+        let state = std::mem::replace(&mut self.state, State::Over);
+        let release = async move {
+            match state {
+                State::Held { beats, .. } => beats.release().await.map(|_| ()),
+                State::NotAsked | State::Over => Ok(()),
+            }
+        };
+        AtomicResponse::new(Box::pin(release.into_actor(self)))
+    }
+}

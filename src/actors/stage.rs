@@ -1,0 +1,31 @@
+//! How a stage takes work over: it replies when the work has a slot, not when it is done.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use actix::{Actor, ActorFutureExt, AtomicResponse, WrapFuture};
+use tokio::sync::Semaphore;
+
+/// Accepts one message of a stage: waits for a slot, starts `work` on the I/O threads,
+/// and replies.
+///
+/// An `AtomicResponse` holds the mailbox while it waits, so a full stage makes its
+/// sender wait. The work runs in a task of its own: a panic ends the task and drops
+/// the ticket, and the stage lives on.
+pub(crate) fn accept<A: Actor>(
+    stage: &A,
+    slots: &Arc<Semaphore>,
+    work: impl Future<Output = ()> + Send + 'static,
+) -> AtomicResponse<A, ()> {
+    let slots = slots.clone();
+    let accepted = async move {
+        // The semaphore is never closed; if it were, dropping the work reports it.
+        if let Ok(slot) = slots.acquire_owned().await {
+            tokio::spawn(async move {
+                work.await;
+                drop(slot);
+            });
+        }
+    };
+    AtomicResponse::new(Box::pin(accepted.into_actor(stage).map(|(), _, _| ())))
+}

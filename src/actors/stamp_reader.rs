@@ -1,0 +1,74 @@
+//! Reads the two root documents that tell whether a leaf is committed and whether its
+//! column may be current. In: FoundLeaf. Out: StampedLeaf, or the outcome `empty`.
+//! Costs one or two small GETs per leaf; at most `max_in_flight` at once.
+
+use std::sync::Arc;
+
+use actix::{Actor, Addr, AtomicResponse, Context, Handler};
+use futures::future::try_join;
+use tokio::sync::Semaphore;
+
+use super::gate::GateActor;
+use super::{Pass, stage};
+use crate::error::LeafFault;
+use crate::messages::{FoundLeaf, LeafOutcome, LeafRef, StampedLeaf};
+use crate::store::stamp::{ColumnRoot, Stamp};
+
+pub(crate) struct StampReader {
+    pass: Arc<Pass>,
+    gate: Addr<GateActor>,
+    slots: Arc<Semaphore>,
+}
+
+impl StampReader {
+    pub(crate) fn new(pass: Arc<Pass>, gate: Addr<GateActor>) -> Self {
+        let slots = Arc::new(Semaphore::new(pass.settings.max_in_flight));
+        Self { pass, gate, slots }
+    }
+}
+
+impl Actor for StampReader {
+    type Context = Context<Self>;
+}
+
+impl Handler<FoundLeaf> for StampReader {
+    type Result = AtomicResponse<Self, ()>;
+
+    fn handle(&mut self, found: FoundLeaf, _: &mut Context<Self>) -> Self::Result {
+        let work = read_and_pass_on(self.pass.clone(), found, self.gate.clone());
+        stage::accept(self, &self.slots, work)
+    }
+}
+
+async fn read_and_pass_on(pass: Arc<Pass>, found: FoundLeaf, gate: Addr<GateActor>) {
+    let ticket = found.ticket;
+    if pass.abort.is_raised() {
+        return ticket.finish(LeafOutcome::NotAttempted);
+    }
+    match read(&pass, ticket.leaf()).await {
+        Ok(Some((stamp, column))) => {
+            let stamped = StampedLeaf {
+                ticket,
+                stamp,
+                column,
+            };
+            // A gate that is gone drops the ticket, which reports the leaf.
+            let _ = gate.send(stamped).await;
+        }
+        Ok(None) => ticket.finish(LeafOutcome::Empty),
+        Err(fault) => ticket.finish(LeafOutcome::failed(fault)),
+    }
+}
+
+/// A forced pass does not ask what its columns are like.
+async fn read(
+    pass: &Pass,
+    leaf: &LeafRef,
+) -> Result<Option<(Stamp, Option<ColumnRoot>)>, LeafFault> {
+    let stamp = Stamp::read_leaf(&pass.root, leaf);
+    if pass.settings.force {
+        return Ok(stamp.await?.map(|stamp| (stamp, None)));
+    }
+    let (stamp, column) = try_join(stamp, ColumnRoot::read(&pass.root, leaf)).await?;
+    Ok(stamp.map(|stamp| (stamp, column)))
+}

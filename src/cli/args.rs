@@ -1,0 +1,171 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+use crate::kernels::plan::FoldLaw;
+use crate::settings::parse_size;
+
+/// Upgrades a published morton-hive Zarr store to the /2 pyramid, in place, from its
+/// own bytes.
+#[derive(Debug, Parser)]
+#[command(name = "zagg-stream", version, propagate_version = true)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct LogArgs {
+    /// What to log on stderr: error, warn, info, debug, trace, or a filter such as
+    /// `zagg_stream=debug`. RUST_LOG is used when this is not given.
+    #[arg(long, global = true, value_name = "LEVEL")]
+    pub log_level: Option<String>,
+    /// How to log on stderr.
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Write the leaf columns a store declares and lacks.
+    ///
+    /// Example: zagg-stream backfill s3://bucket/product --max-leaves 3
+    Backfill(PassArgs),
+    /// Run the upgrade on a store that declares /2; it goes on where it was stopped.
+    ///
+    /// Example: zagg-stream upgrade /data/product
+    Upgrade(PassArgs),
+    /// Look at the sweep lease of a store, or give it back.
+    #[command(subcommand)]
+    Lease(LeaseCommand),
+    /// Write a small real store to try an upgrade on.
+    ///
+    /// Example: zagg-stream demo /tmp/demo --leaves 4
+    Demo(DemoArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct PassArgs {
+    /// The store: a path, or a URL with s3, gs, az, http or https.
+    pub root: String,
+    /// Which cells the groups of a column fold from: boundary (the published rule) or
+    /// raw (stores written before it).
+    #[arg(long, value_name = "LAW", value_parser = parse_law)]
+    pub fold_law: Option<FoldLaw>,
+    /// Write every column, also those that are current.
+    #[arg(long)]
+    pub force: bool,
+    /// Say which columns are due and write nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Write at most this many columns, then stop; run again for more.
+    #[arg(long, value_name = "N")]
+    pub max_leaves: Option<u64>,
+    /// Only these shards, by decimal id, comma-separated; write `--shards=-31123` for an
+    /// id that begins with a minus.
+    #[arg(
+        long,
+        value_name = "IDS",
+        value_delimiter = ',',
+        allow_hyphen_values = true
+    )]
+    pub shards: Vec<String>,
+    /// Bytes of leaves in flight, such as 512MiB.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory_budget: Option<u64>,
+    /// Leaves in the pipeline at once.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_in_flight: Option<u64>,
+    /// Settings file; config/default.toml lists every key with its default.
+    #[arg(long, value_name = "FILE")]
+    pub settings: Option<PathBuf>,
+    /// Print one JSON document on stdout instead of a summary.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum LeaseCommand {
+    /// Say who holds the lease.
+    ///
+    /// Example: zagg-stream lease show s3://bucket/product
+    Show(LeaseArgs),
+    /// Remove the lease of a run that is known to be dead.
+    ///
+    /// Example: zagg-stream lease release s3://bucket/product --run-id 6f1c…
+    Release(ReleaseArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct LeaseArgs {
+    /// The store: a path or a URL.
+    pub root: String,
+    /// Print one JSON document on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct ReleaseArgs {
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+    /// The run whose lease it is, as `lease show` names it.
+    #[arg(long, value_name = "ID")]
+    pub run_id: String,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct DemoArgs {
+    /// Directory of the new store; it must not exist, or be empty.
+    pub dir: PathBuf,
+    /// Number of leaves.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    pub leaves: u32,
+    /// Order of a leaf's cells; shards are at order 4.
+    #[arg(long, value_name = "C", default_value_t = 9, value_parser = clap::value_parser!(u8).range(6..=16))]
+    pub cell_order: u8,
+    /// Which fields the store has.
+    #[arg(long, default_value = "plain")]
+    pub fields: DemoFields,
+    /// Seed of the observations.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Mean number of centroids in a cell's digest.
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
+    pub centroids: u32,
+    /// Print one JSON document on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum DemoFields {
+    /// A count and a digest.
+    Plain,
+    /// Two located digests and a packed composition.
+    Strata,
+    /// A located digest with times.
+    Temporal,
+}
+
+fn parse_law(text: &str) -> Result<FoldLaw, String> {
+    match text {
+        "boundary" => Ok(FoldLaw::Boundary),
+        "raw" => Ok(FoldLaw::Raw),
+        _ => Err("expected boundary or raw".to_owned()),
+    }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).ok_or_else(|| "expected a size such as 512MiB".to_owned())
+}

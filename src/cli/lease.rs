@@ -1,0 +1,117 @@
+//! `lease show` and `lease release`: the sweep lease, for the operator who must decide.
+
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::args::{LeaseArgs, LeaseCommand, ReleaseArgs};
+use super::output;
+use crate::error::Error;
+use crate::report::Ending;
+use crate::store::lease::{self, Released, Standing};
+use crate::store::{LeaseRecord, Root};
+use crate::time::{Clock, SystemClock};
+
+pub(super) async fn run(command: LeaseCommand) -> ExitCode {
+    let outcome = match command {
+        LeaseCommand::Show(args) => show(args).await,
+        LeaseCommand::Release(args) => release(args).await,
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            output::complain(&error.to_string());
+            ExitCode::from(error.ending().exit_code())
+        }
+    }
+}
+
+async fn show(args: LeaseArgs) -> Result<ExitCode, Error> {
+    let root = Root::open_with(&args.root, std::env::vars())?;
+    let standing = lease::show(&root).await?;
+    if args.json {
+        output::print_json("lease show", &standing_json(&standing));
+    } else {
+        output::print(&standing_text(&standing));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn release(args: ReleaseArgs) -> Result<ExitCode, Error> {
+    let root = Root::open_with(&args.lease.root, std::env::vars())?;
+    let released = lease::release(&root, &args.run_id).await?;
+    let (done, text) = match &released {
+        Released::Yes => (
+            true,
+            format!("the lease of run `{}` is removed", args.run_id),
+        ),
+        Released::Absent => (true, "there is no lease".to_owned()),
+        Released::NotOurs(holder) => {
+            let holder = holder.as_deref().unwrap_or("something that is no lease");
+            (
+                false,
+                format!(
+                    "the lease is held by `{holder}`, not by `{}`; it stays",
+                    args.run_id
+                ),
+            )
+        }
+    };
+    if args.lease.json {
+        output::print_json(
+            "lease release",
+            &json!({"removed": released == Released::Yes, "message": text}),
+        );
+    } else {
+        output::print(&text);
+    }
+    Ok(ExitCode::from(if done {
+        0
+    } else {
+        Ending::Refused.exit_code()
+    }))
+}
+
+fn standing_json(standing: &Standing) -> serde_json::Value {
+    match standing {
+        Standing::Free => json!({"state": "free"}),
+        Standing::Debris => json!({"state": "debris"}),
+        Standing::Foreign(spec) => json!({"state": "unknown-spec", "spec": spec}),
+        Standing::Lease(record) => json!({
+            "state": if is_live(record) { "live" } else { "expired" },
+            "run_id": record.run_id(),
+            "acquired_at": record.acquired_at(),
+            "heartbeat_at": record.heartbeat_at(),
+            "ttl_s": record.ttl_s(),
+            "claimed_from": record.claimed_from(),
+        }),
+    }
+}
+
+fn standing_text(standing: &Standing) -> String {
+    match standing {
+        Standing::Free => "free: nobody holds the lease".to_owned(),
+        Standing::Debris => {
+            "no lease but an unreadable object in its place; the next pass claims it".to_owned()
+        }
+        Standing::Foreign(spec) => {
+            format!("held under spec {spec}, which this version does not know")
+        }
+        Standing::Lease(record) => format!(
+            "{} by run `{}`, acquired {}, last heartbeat {}, good for {} s",
+            if is_live(record) {
+                "held"
+            } else {
+                "expired, free to claim, last held"
+            },
+            record.run_id(),
+            record.acquired_at(),
+            record.heartbeat_at(),
+            record.ttl_s(),
+        ),
+    }
+}
+
+fn is_live(record: &LeaseRecord) -> bool {
+    record.is_live(SystemClock::new().now().unix_seconds())
+}

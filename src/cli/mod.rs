@@ -1,0 +1,36 @@
+//! The command line: arguments in, one exit code out.
+
+mod args;
+mod demo;
+mod lease;
+mod output;
+mod pass;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Command};
+
+/// Parses the arguments, runs the command, and says how it ended.
+pub fn run() -> ExitCode {
+    let args = Args::parse();
+    if let Err(error) = output::start_logging(&args.log) {
+        return output::usage(&error.to_string());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return output::usage(&format!("cannot start: {error}")),
+    };
+    runtime.block_on(async {
+        match args.command {
+            Command::Backfill(options) => pass::run("backfill", options).await,
+            Command::Upgrade(options) => pass::run("upgrade", options).await,
+            Command::Lease(command) => lease::run(command).await,
+            Command::Demo(options) => demo::run(options).await,
+        }
+    })
+}

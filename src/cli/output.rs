@@ -1,0 +1,64 @@
+//! What a person or a program reads: results on stdout, everything else on stderr.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
+
+use super::args::{LogArgs, LogFormat};
+
+/// Exit code of a command that was not understood.
+const USAGE: u8 = 2;
+
+/// Starts logging on stderr.
+///
+/// # Errors
+/// When the level is no level and no filter.
+pub(super) fn start_logging(args: &LogArgs) -> Result<(), ParseError> {
+    let filter = match &args.log_level {
+        Some(level) => EnvFilter::builder().parse(level)?,
+        None => EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info")),
+    };
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_target(false)
+        .with_ansi(false);
+    match args.log_format {
+        LogFormat::Text => logs.init(),
+        LogFormat::Json => logs.json().init(),
+    }
+    Ok(())
+}
+
+/// Prints a result on stdout. A reader that has gone away is no fault.
+pub(super) fn print(text: &str) {
+    let mut stdout = io::stdout().lock();
+    let _ = writeln!(stdout, "{text}");
+    let _ = stdout.flush();
+}
+
+/// Prints a result as one JSON document that names its command.
+pub(super) fn print_json(command: &str, result: &impl Serialize) {
+    let mut document = json!({"command": command});
+    if let (Some(document), Ok(Value::Object(result))) =
+        (document.as_object_mut(), serde_json::to_value(result))
+    {
+        document.extend(result);
+    }
+    print(&format!("{document:#}"));
+}
+
+/// Prints an error on stderr.
+pub(super) fn complain(text: &str) {
+    let _ = writeln!(io::stderr(), "error: {text}");
+}
+
+/// A command that was not understood.
+pub(super) fn usage(text: &str) -> ExitCode {
+    complain(text);
+    ExitCode::from(USAGE)
+}

@@ -1,0 +1,218 @@
+//! `backfill` and `upgrade`: one pass, from flags to summary.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use super::args::PassArgs;
+use super::output;
+use crate::error::Error;
+use crate::report::{Ending, Report};
+use crate::settings::{Settings, SettingsError};
+use crate::store::Root;
+use crate::upgrade::{Stop, Upgrade};
+
+/// Failed leaves a summary names; the JSON document has them all.
+const FAILURES_SHOWN: usize = 10;
+
+pub(super) async fn run(command: &str, args: PassArgs) -> ExitCode {
+    let settings = match settings(&args) {
+        Ok(settings) => settings,
+        Err(error) => return output::usage(&error),
+    };
+    let report = match pass(&args.root, settings.clone()).await {
+        Ok(report) => report,
+        Err(error) => Report::refused(&args.root, &settings, &error),
+    };
+    if args.json {
+        output::print_json(command, &report);
+    } else {
+        output::print(summary(command, &report).trim_end());
+    }
+    if let Some(error) = &report.error {
+        output::complain(error);
+    }
+    ExitCode::from(report.exit_code)
+}
+
+async fn pass(root: &str, settings: Settings) -> Result<Report, Error> {
+    let root = Root::open_with(root, std::env::vars())?;
+    let handle = Upgrade::new(root).settings(settings).start().await?;
+    let stop = handle.stop();
+    tokio::select! {
+        report = handle.join() => report,
+        never = stop_on_signals(stop) => match never {},
+    }
+}
+
+/// Stops the pass on the first signal; a second one ends the process at once, and the
+/// lease then stands until it expires.
+async fn stop_on_signals(stop: Stop) -> std::convert::Infallible {
+    let first = signal().await;
+    tracing::warn!("{first}: finishing the columns being written; once more to stop at once");
+    stop.abort(first);
+    let second = signal().await;
+    output::complain(&format!(
+        "{second} again: stopping at once, the lease expires by itself"
+    ));
+    std::process::exit(i32::from(Ending::Interrupted.exit_code()))
+}
+
+#[cfg(unix)]
+async fn signal() -> &'static str {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        Ok(()) = tokio::signal::ctrl_c() => "Ctrl-C",
+        Some(()) = terminate.recv() => "SIGTERM",
+    }
+}
+
+#[cfg(not(unix))]
+async fn signal() -> &'static str {
+    match tokio::signal::ctrl_c().await {
+        Ok(()) => "Ctrl-C",
+        Err(_) => std::future::pending().await,
+    }
+}
+
+fn settings(args: &PassArgs) -> Result<Settings, String> {
+    let file = match &args.settings {
+        Some(path) => std::fs::read_to_string(path)
+            .map_err(|error| format!("cannot read settings `{}`: {error}", path.display()))?,
+        None => String::new(),
+    };
+    let mut settings =
+        Settings::from_toml(&file).map_err(|error: SettingsError| error.to_string())?;
+    if let Some(law) = args.fold_law {
+        settings.fold_law = law;
+    }
+    if let Some(budget) = args.memory_budget {
+        settings.memory_budget = budget;
+    }
+    if let Some(in_flight) = args.max_in_flight {
+        settings.max_in_flight = in_flight as usize;
+    }
+    settings.force = args.force;
+    settings.dry_run = args.dry_run;
+    settings.max_leaves = args.max_leaves;
+    settings.shards = args.shards.clone();
+    Ok(settings)
+}
+
+fn summary(command: &str, report: &Report) -> String {
+    let mut text = String::new();
+    // Writing to a String does not fail, here and below.
+    let _ = writeln!(text, "{command} {}: {}", report.root, headline(report));
+    if report.outcome != Ending::Refused && report.outcome != Ending::NothingToDo {
+        let _ = write!(text, "{}", figures(report));
+    }
+    for warning in &report.warnings {
+        let _ = writeln!(text, "  warning: {warning}");
+    }
+    for leaf in report.failed_leaves.iter().take(FAILURES_SHOWN) {
+        let _ = writeln!(text, "  failed: {}", leaf.error);
+    }
+    if report.failed_leaves.len() > FAILURES_SHOWN {
+        let more = report.counts.failed - FAILURES_SHOWN as u64;
+        let _ = writeln!(text, "  failed: {more} more, see --json");
+    }
+    let _ = writeln!(text, "next: {}", next(report));
+    text
+}
+
+fn headline(report: &Report) -> &'static str {
+    match report.outcome {
+        Ending::Done if report.dry_run => "dry run, nothing written",
+        Ending::Done if report.counts.not_attempted > 0 => "done as far as asked",
+        Ending::Done => "done",
+        Ending::NothingToDo => "nothing to do, no run record names a shard",
+        Ending::Failed => "some leaves failed",
+        Ending::Refused => "refused, nothing written",
+        Ending::Aborted => "aborted",
+        Ending::Interrupted => "interrupted",
+    }
+}
+
+fn figures(report: &Report) -> String {
+    let counts = &report.counts;
+    let mut text = String::new();
+    let due = if report.dry_run {
+        counts.planned
+    } else {
+        counts.written
+    };
+    let verb = if report.dry_run { "due" } else { "written" };
+    let _ = write!(
+        text,
+        "  columns: {due} {verb}, {} current, {} failed",
+        counts.current, counts.failed
+    );
+    for (count, what) in [
+        (counts.empty, "without a committed leaf"),
+        (counts.not_attempted, "not attempted"),
+        (counts.skipped, "record rows skipped"),
+    ] {
+        if count > 0 {
+            let _ = write!(text, ", {count} {what}");
+        }
+    }
+    text.push('\n');
+    for (reason, count) in &report.verdicts {
+        let _ = writeln!(text, "  due: {count} {}", reason.as_str());
+    }
+    let seconds = report.seconds.max(f64::MIN_POSITIVE);
+    let requests = &report.requests;
+    let _ = writeln!(
+        text,
+        "  {} of columns, {} read in {} requests, {:.1} leaves/s, {:.1} s, peak {} in flight",
+        bytes(report.bytes_of_columns),
+        bytes(requests.bytes_read),
+        requests.requests(),
+        (counts.written + counts.current) as f64 / seconds,
+        report.seconds,
+        bytes(report.peak_in_flight_bytes),
+    );
+    text
+}
+
+fn next(report: &Report) -> &'static str {
+    match report.outcome {
+        Ending::Done if report.dry_run && report.counts.planned > 0 => {
+            "run without --dry-run to write the columns that are due"
+        }
+        Ending::Done if report.counts.not_attempted > 0 => {
+            "run again to go on with the leaves that were not attempted"
+        }
+        Ending::Done => "every leaf has a current column; nothing is left to do here",
+        Ending::NothingToDo => {
+            "check that the root is the store's and that it holds stats_*.parquet"
+        }
+        Ending::Failed => {
+            "repair the leaves named above, then run the same command again; it skips what is current"
+        }
+        Ending::Refused => "do what the error says, then run the same command again",
+        Ending::Aborted => {
+            "do what the error says, then run the same command again; what is written is complete"
+        }
+        Ending::Interrupted => "run the same command again to go on; what is written is complete",
+    }
+}
+
+/// A number of bytes for people.
+fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    const STEP: f64 = 1024.0;
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= STEP && unit + 1 < UNITS.len() {
+        value /= STEP;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{count} B")
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
+}

@@ -1,0 +1,228 @@
+//! What can go wrong, and the one place that says what a fault means for the pass.
+//!
+//! Every error names the object it was about. Its [`FaultKind`] decides, here and
+//! nowhere else, whether a request is tried again, a leaf is counted as failed, or
+//! the pass is stopped.
+
+use std::sync::Arc;
+
+use crate::kernels::words::WordError;
+use crate::pyramid::DeclarationError;
+use crate::report::Ending;
+use crate::store::array::EncodeError;
+use crate::store::leaf_error::LeafError;
+use crate::store::{LeaseError, ManifestError, RecordError, RootError, StoreError};
+use crate::work::UnknownShard;
+
+/// What kind of fault an error is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// The store refused these credentials.
+    Denied,
+    /// The credentials were good once and are no longer.
+    ExpiredCredentials,
+    /// An object that must exist does not.
+    NotFound,
+    /// The store asked for fewer requests, also after every retry.
+    Throttled,
+    /// The store could not be reached or answered with a fault of its own.
+    Unavailable,
+    /// The bytes of one leaf are not what the format says.
+    CorruptLeaf,
+    /// The leaf, the manifest and the declaration do not agree.
+    Declaration,
+    /// The store refused a write that should have been possible.
+    WriteRefused,
+    /// The sweep lease is no longer ours.
+    LeaseLost,
+    /// The work was stopped before it was done.
+    Cancelled,
+    /// A fault of this program.
+    Bug,
+}
+
+impl FaultKind {
+    /// Whether the same request may succeed a moment later.
+    pub fn is_transient(self) -> bool {
+        matches!(self, Self::Throttled | Self::Unavailable)
+    }
+
+    /// Whether the fault is about the store as a whole and not about one leaf, so
+    /// that a run of them is a reason to stop.
+    pub fn is_store_wide(self) -> bool {
+        matches!(
+            self,
+            Self::Denied
+                | Self::ExpiredCredentials
+                | Self::Throttled
+                | Self::Unavailable
+                | Self::WriteRefused
+        )
+    }
+
+    /// Whether one such fault, confirmed by a probe read of the manifest, stops the pass.
+    pub fn is_confirmed_by_probe(self) -> bool {
+        matches!(self, Self::Denied | Self::ExpiredCredentials)
+    }
+}
+
+/// Why a pass was not admitted, or ended without a report.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The root cannot be worked on.
+    #[error(transparent)]
+    Root(#[from] RootError),
+    /// The manifest cannot be used.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// The declared pyramid cannot be built.
+    #[error(transparent)]
+    Declaration(#[from] DeclarationError),
+    /// The run records cannot be found.
+    #[error(transparent)]
+    Records(#[from] RecordError),
+    /// A shard that was asked for does not exist.
+    #[error(transparent)]
+    UnknownShard(#[from] UnknownShard),
+    /// Another run holds the lease.
+    #[error(transparent)]
+    Lease(#[from] LeaseError),
+    /// A word of the run records names no cell.
+    #[error("a run record names no shard: {0}")]
+    Words(#[from] WordError),
+    /// The columns of this declaration cannot be encoded.
+    #[error("{0}; please report this with the manifest")]
+    Encode(#[from] EncodeError),
+    /// The threads of the pass cannot be started.
+    #[error("the threads of the pass cannot be started: {0}")]
+    Thread(std::io::Error),
+    /// The pass ended without saying how.
+    #[error("the pass ended in a panic, see the log; please report this")]
+    PassVanished,
+}
+
+impl Error {
+    /// What kind of fault this is.
+    pub fn kind(&self) -> FaultKind {
+        match self {
+            Self::Root(error) => error.kind(),
+            Self::Manifest(error) => error.kind(),
+            Self::Records(error) => error.kind(),
+            Self::Lease(error) => error.kind(),
+            Self::Declaration(_) | Self::UnknownShard(_) => FaultKind::Declaration,
+            Self::Words(_) | Self::Encode(_) | Self::Thread(_) | Self::PassVanished => {
+                FaultKind::Bug
+            }
+        }
+    }
+
+    /// How a pass ends that was not admitted for this: refused, unless the store itself
+    /// is at fault.
+    pub fn ending(&self) -> Ending {
+        if self.kind().is_store_wide() || self.kind() == FaultKind::Bug {
+            Ending::Aborted
+        } else {
+            Ending::Refused
+        }
+    }
+}
+
+/// Why one leaf failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LeafFault {
+    /// The leaf cannot be read or folded.
+    #[error(transparent)]
+    Leaf(#[from] LeafError),
+    /// A request for its root documents or its column failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The sweep lease is no longer ours.
+    #[error(transparent)]
+    Lease(#[from] LeaseError),
+    /// Its column cannot be encoded.
+    #[error("{0}; please report this with the leaf")]
+    Encode(#[from] EncodeError),
+    /// Its shard has no cells of the declared order.
+    #[error("the words of the column cannot be made: {0}; please report this with the leaf")]
+    Words(#[from] WordError),
+    /// A stage ended without saying how, as when it panics.
+    #[error(
+        "the work on leaf `{leaf}` ended in a panic, see the log; please report this with the leaf"
+    )]
+    Dropped {
+        /// Path of the leaf below the root.
+        leaf: String,
+    },
+}
+
+impl LeafFault {
+    /// What the fault means for the pass.
+    pub fn kind(&self) -> FaultKind {
+        match self {
+            Self::Leaf(error) => error.kind(),
+            Self::Store(error) => error.kind(),
+            Self::Lease(error) => error.kind(),
+            Self::Encode(_) | Self::Words(_) | Self::Dropped { .. } => FaultKind::Bug,
+        }
+    }
+
+    /// The array the fault is about, when it is one array's.
+    pub fn array(&self) -> Option<&str> {
+        match self {
+            Self::Leaf(error) => error.array.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+/// Why a pass stops before its end. What was written stays, and running the same
+/// command again goes on from there.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum AbortReason {
+    /// The same fault of the store, again and again.
+    #[error("stopped on a store-wide fault ({kind:?}): {error}; {RESUME}")]
+    StoreWide {
+        /// The fault.
+        kind: FaultKind,
+        /// The last of its errors.
+        error: String,
+    },
+    /// Leaves failed, and nothing was written or found current.
+    #[error(
+        "every leaf failed, which is a fault of the store and not of its leaves; the last one: {error}; {RESUME}"
+    )]
+    NothingWorked {
+        /// The last error.
+        error: String,
+    },
+    /// The lease cannot be had.
+    #[error("{0}")]
+    LeaseRefused(Arc<LeaseError>),
+    /// The lease went to somebody else, or went stale.
+    #[error("{0}; nothing was stamped since; {RESUME}")]
+    LeaseLost(String),
+    /// The operator, or the program this one is part of, said so.
+    #[error("stopped by {0}; {RESUME}")]
+    Operator(String),
+}
+
+const RESUME: &str = "what is written is complete, run the same command again to go on";
+
+impl AbortReason {
+    /// How a pass ends that was stopped for this.
+    pub fn ending(&self) -> Ending {
+        match self {
+            Self::StoreWide { .. } | Self::NothingWorked { .. } | Self::LeaseLost(_) => {
+                Ending::Aborted
+            }
+            Self::LeaseRefused(error) if error.kind().is_store_wide() => Ending::Aborted,
+            Self::LeaseRefused(_) => Ending::Refused,
+            Self::Operator(_) => Ending::Interrupted,
+        }
+    }
+}

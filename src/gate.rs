@@ -1,0 +1,109 @@
+//! The skip gate: is a leaf's column current? `format.md` section 7.
+//!
+//! Cheapest reads first: the two root documents the caller already has, then the
+//! metadata of the column's arrays, and that only when nothing else speaks against it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use serde_json::Value;
+
+use crate::error::LeafFault;
+use crate::messages::{LeafRef, Reason};
+use crate::store::stamp::{ColumnRoot, Stamp};
+use crate::store::template::ColumnTemplate;
+use crate::store::{METADATA, Root, StoreError, json};
+
+/// Metadata documents of one column read at once.
+const DOCUMENTS_AT_ONCE: usize = 16;
+
+/// What the gate says of a leaf.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The column is what this pass would write.
+    Current,
+    /// It must be written.
+    Due(Reason),
+}
+
+/// Judges one leaf.
+///
+/// # Errors
+/// Failed requests: what cannot be read is never taken for absent.
+pub(crate) async fn judge(
+    root: &Root,
+    template: &ColumnTemplate,
+    leaf: &LeafRef,
+    stamp: &Stamp,
+    column: Option<&ColumnRoot>,
+) -> Result<Verdict, LeafFault> {
+    let Some((record, column_stamp)) = column.and_then(ColumnRoot::stamped) else {
+        return Ok(Verdict::Due(Reason::AbsentOrUnstamped));
+    };
+    if !template.matches_record(record) {
+        return Ok(Verdict::Due(Reason::DeclarationDrift));
+    }
+    if column_stamp.is_older_than(stamp) {
+        return Ok(Verdict::Due(Reason::Stale));
+    }
+    if column_stamp.granule_count() != stamp.granule_count() {
+        return Ok(Verdict::Due(Reason::GranuleDrift));
+    }
+    if structure_drifted(root, template, leaf).await? {
+        return Ok(Verdict::Due(Reason::StructureDrift));
+    }
+    Ok(Verdict::Current)
+}
+
+/// Whether any group's members, or any member's metadata, differ from the template.
+/// One listing tells the members of every group.
+async fn structure_drifted(
+    root: &Root,
+    template: &ColumnTemplate,
+    leaf: &LeafRef,
+) -> Result<bool, StoreError> {
+    let column = leaf.column_path();
+    let due: BTreeMap<String, &Value> = template
+        .groups
+        .iter()
+        .flat_map(|group| group.arrays().map(move |array| (group.order, array)))
+        .map(|(order, array)| {
+            let key = format!("{column}/{order}/{}/{METADATA}", array.name);
+            (key, &array.document)
+        })
+        .collect();
+    let stored = array_documents(root, &column).await?;
+    if !stored.iter().eq(due.keys()) {
+        return Ok(true);
+    }
+    let checks: Vec<_> = due
+        .into_iter()
+        .map(|(key, document)| async move {
+            let found = root.get_if_present(&key).await?;
+            let found: Option<Value> = found.and_then(|bytes| json::parse(&bytes).ok());
+            Ok::<_, StoreError>(found.as_ref() != Some(document))
+        })
+        .collect();
+    let mut drifts = stream::iter(checks).buffer_unordered(DOCUMENTS_AT_ONCE);
+    while let Some(drifted) = drifts.next().await {
+        if drifted? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Keys of the metadata documents of every array in every group of a column.
+async fn array_documents(root: &Root, column: &str) -> Result<BTreeSet<String>, StoreError> {
+    let below_column = column.len() + 1;
+    root.list(column)
+        .map_ok(|object| object.key)
+        .try_filter(|key| {
+            let below = key.get(below_column..).unwrap_or_default();
+            let parts: Vec<&str> = below.split('/').collect();
+            let is_document = matches!(parts[..], [_, _, METADATA]);
+            async move { is_document }
+        })
+        .try_collect()
+        .await
+}

@@ -1,0 +1,23 @@
+//! FoldActor → ColumnWriter: a column, encoded and hashed, with nothing left to do but
+//! to write it.
+
+use actix::Message;
+
+use crate::budget::Share;
+use crate::messages::{LeafTicket, Reason};
+use crate::store::Held;
+use crate::store::column::EncodedColumn;
+use crate::store::stamp::Stamp;
+
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct FoldedColumn {
+    pub ticket: LeafTicket,
+    pub stamp: Stamp,
+    pub reason: Reason,
+    pub column: EncodedColumn,
+    /// Proof that the sweep lease is ours, as long as it is fresh.
+    pub held: Held,
+    /// The column's share of the memory budget, given back when it is written.
+    pub share: Share,
+}

@@ -1,0 +1,82 @@
+//! Any stage → Supervisor: how the work on one leaf ended.
+
+use actix::Message;
+
+use crate::error::LeafFault;
+use crate::messages::LeafRef;
+
+/// Why a column is not current, by the check that found it (`format.md` section 7,
+/// "Skip gate").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// The column is not there, or was never finished.
+    AbsentOrUnstamped,
+    /// The column records another declaration.
+    DeclarationDrift,
+    /// A group or an array is not as the declaration asks.
+    StructureDrift,
+    /// The leaf was written after the column.
+    Stale,
+    /// The leaf holds another number of granules.
+    GranuleDrift,
+    /// The operator asked for it.
+    Forced,
+}
+
+impl Reason {
+    /// The name an operator sees.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AbsentOrUnstamped => "absent-or-unstamped",
+            Self::DeclarationDrift => "declaration-drift",
+            Self::StructureDrift => "structure-drift",
+            Self::Stale => "stale",
+            Self::GranuleDrift => "granule-drift",
+            Self::Forced => "forced",
+        }
+    }
+}
+
+/// How the work on one leaf ended.
+#[derive(Debug)]
+pub(crate) enum LeafOutcome {
+    /// Its column was written and stamped.
+    Written {
+        /// Why it was due.
+        reason: Reason,
+        /// Bytes of the column's objects.
+        num_bytes: u64,
+    },
+    /// Its column is current.
+    Current,
+    /// There is no committed leaf.
+    Empty,
+    /// A dry run found its column due.
+    Planned {
+        /// Why it is due.
+        reason: Reason,
+    },
+    /// The pass ended before the leaf's turn.
+    NotAttempted,
+    /// It failed; the pass goes on.
+    Failed(Box<LeafFault>),
+}
+
+impl LeafOutcome {
+    pub(crate) fn failed(fault: impl Into<LeafFault>) -> Self {
+        Self::Failed(Box::new(fault.into()))
+    }
+
+    /// The outcome of a ticket nobody finished.
+    pub(crate) fn dropped(leaf: &LeafRef) -> Self {
+        Self::failed(LeafFault::Dropped { leaf: leaf.path() })
+    }
+}
+
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct LeafEnded {
+    pub leaf: LeafRef,
+    pub outcome: LeafOutcome,
+}

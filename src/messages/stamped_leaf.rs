@@ -1,0 +1,16 @@
+//! StampReader → GateActor: a committed leaf and what stands at its column's root.
+
+use actix::Message;
+
+use crate::messages::LeafTicket;
+use crate::store::stamp::{ColumnRoot, Stamp};
+
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct StampedLeaf {
+    pub ticket: LeafTicket,
+    /// The leaf's own stamp.
+    pub stamp: Stamp,
+    /// The root document of its column, when one is there.
+    pub column: Option<ColumnRoot>,
+}

@@ -1,0 +1,177 @@
+//! What a pass did, for people and for machines.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::error::{AbortReason, Error, FaultKind};
+use crate::kernels::plan::FoldLaw;
+use crate::messages::Reason;
+use crate::settings::Settings;
+use crate::store::root::Tally as Requests;
+
+/// Failed leaves a report names one by one; the rest are only counted.
+const MAX_NAMED_FAILURES: usize = 1000;
+
+/// How a pass ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Ending {
+    /// Every leaf has a current column.
+    Done,
+    /// The store has no leaf to work on.
+    NothingToDo,
+    /// Some leaves failed, and every other one was attempted.
+    Failed,
+    /// The pass was not admitted: nothing was written.
+    Refused,
+    /// A store-wide fault stopped the pass.
+    Aborted,
+    /// The operator stopped the pass.
+    Interrupted,
+}
+
+impl Ending {
+    /// The exit code of the program.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Done | Self::NothingToDo => 0,
+            Self::Failed => 1,
+            Self::Refused => 3,
+            Self::Aborted => 4,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+/// Leaves by outcome.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Columns written.
+    pub written: u64,
+    /// Columns found current.
+    pub current: u64,
+    /// Work items without a committed leaf.
+    pub empty: u64,
+    /// Leaves that failed.
+    pub failed: u64,
+    /// Record rows passed over because they are not shards of this store.
+    pub skipped: u64,
+    /// Leaves whose turn did not come.
+    pub not_attempted: u64,
+    /// Columns a dry run found due.
+    pub planned: u64,
+}
+
+/// One failed leaf.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FailedLeaf {
+    /// Path of the leaf below the root.
+    pub leaf: String,
+    /// The array the fault is about, when it is one.
+    pub array: Option<String>,
+    /// What kind of fault it is.
+    pub kind: FaultKind,
+    /// What is wrong and what to do.
+    pub error: String,
+}
+
+/// What the supervisor counted.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub counts: Counts,
+    pub reasons: BTreeMap<Reason, u64>,
+    pub failed_leaves: Vec<FailedLeaf>,
+    pub bytes_of_columns: u64,
+    pub abort: Option<AbortReason>,
+    pub warnings: Vec<String>,
+}
+
+impl Tally {
+    pub(crate) fn push_failure(&mut self, failure: FailedLeaf) {
+        self.counts.failed += 1;
+        if self.failed_leaves.len() < MAX_NAMED_FAILURES {
+            self.failed_leaves.push(failure);
+        }
+    }
+
+    /// How the pass ended, by its counts and its abort.
+    pub(crate) fn ending(&self) -> Ending {
+        match &self.abort {
+            Some(reason) => reason.ending(),
+            None if self.counts.failed > 0 => Ending::Failed,
+            None => Ending::Done,
+        }
+    }
+}
+
+/// The account of a pass.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Report {
+    /// Path or URL of the root.
+    pub root: String,
+    /// How the pass ended.
+    pub outcome: Ending,
+    /// The exit code that goes with it.
+    pub exit_code: u8,
+    /// The id of this run, as in the lease.
+    pub run_id: String,
+    /// The law the columns were folded by.
+    pub fold_law: FoldLaw,
+    /// Whether nothing was to be written.
+    pub dry_run: bool,
+    /// Leaves by outcome.
+    pub counts: Counts,
+    /// Leaves that were due, by the reason.
+    pub verdicts: BTreeMap<Reason, u64>,
+    /// The leaves that failed, up to a thousand.
+    pub failed_leaves: Vec<FailedLeaf>,
+    /// Requests by class, retries included.
+    pub requests: Requests,
+    /// Bytes of the columns written.
+    pub bytes_of_columns: u64,
+    /// The most bytes of leaves that were in flight at once.
+    pub peak_in_flight_bytes: u64,
+    /// Wall-clock seconds from admission to the end.
+    pub seconds: f64,
+    /// What an operator should know although it stopped nothing.
+    pub warnings: Vec<String>,
+    /// Why the pass ended early, or was not admitted.
+    pub error: Option<String>,
+}
+
+impl Report {
+    /// The account of a pass that did nothing.
+    pub(crate) fn blank(root: &str, settings: &Settings) -> Self {
+        Self {
+            root: root.to_owned(),
+            outcome: Ending::NothingToDo,
+            exit_code: Ending::NothingToDo.exit_code(),
+            run_id: String::new(),
+            fold_law: settings.fold_law,
+            dry_run: settings.dry_run,
+            counts: Counts::default(),
+            verdicts: BTreeMap::new(),
+            failed_leaves: Vec::new(),
+            requests: Requests::default(),
+            bytes_of_columns: 0,
+            peak_in_flight_bytes: 0,
+            seconds: 0.0,
+            warnings: Vec::new(),
+            error: None,
+        }
+    }
+
+    /// The account of a pass that was not admitted.
+    pub(crate) fn refused(root: &str, settings: &Settings, error: &Error) -> Self {
+        let outcome = error.ending();
+        Self {
+            outcome,
+            exit_code: outcome.exit_code(),
+            error: Some(error.to_string()),
+            ..Self::blank(root, settings)
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! How an array's cells lie in objects, derived from its own metadata.
+//!
+//! In: a `zarr.json` document. Out: [`ArrayLayout`], which says for every run of
+//! cells which bytes of which object hold it, and decodes them. No I/O here: the
+//! caller fetches shard indexes and chunk bytes. `format.md` section 3.
+
+use std::num::NonZeroU64;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+use zarrs::array::codec::api::ArrayToBytesCodecTraits;
+use zarrs::array::codec::{ShardingCodec, ShardingCodecConfiguration};
+use zarrs::array::{
+    Array, ArrayBytes, ArrayMetadata, ArrayMetadataV3, BytesRepresentation, CodecChain,
+    CodecOptions, FillValue, data_type,
+};
+
+use crate::kernels::cells::Cells;
+use crate::kernels::dense::DenseType;
+use crate::kernels::ragged::RaggedColumn;
+use crate::store::leaf_error::LeafProblem;
+
+/// Marks an inner chunk that was never written, in both fields of its index entry.
+const ABSENT: u64 = u64::MAX;
+
+/// No zstd block decodes to more than 128 KiB and none is shorter than 4 bytes, so a
+/// frame that claims a larger ratio is damaged and must not be allocated for.
+const MAX_ZSTD_RATIO: u64 = (128 << 10) / 4;
+
+/// What an element of an array is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ElementType {
+    /// A number of fixed width.
+    Dense(DenseType),
+    /// A byte string of its own length per cell.
+    Ragged,
+}
+
+impl std::fmt::Display for ElementType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Dense(dtype) => dtype.name(),
+            Self::Ragged => RAGGED_NAME,
+        })
+    }
+}
+
+/// The Zarr data type of ragged arrays; readers also know it as `bytes`.
+pub const RAGGED_NAME: &str = "variable_length_bytes";
+
+/// A run of cells and where its encoded bytes are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tile {
+    /// Ranks of the cells within the leaf.
+    pub cells: Range<u64>,
+    /// Key of the object, below the array.
+    pub object: String,
+    /// Where in the object; `None` for an object that is one chunk.
+    pub bytes: Option<Range<u64>>,
+}
+
+/// The layout of one array.
+pub struct ArrayLayout {
+    array: Array<()>,
+    element: ElementType,
+    sharding: Option<Sharding>,
+    n_cells: u64,
+    object_cells: u64,
+}
+
+struct Sharding {
+    codec: ShardingCodec,
+    inner: Arc<CodecChain>,
+    inner_cells: u64,
+    index_bytes: u64,
+    index_at_end: bool,
+}
+
+impl std::fmt::Debug for ArrayLayout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ArrayLayout")
+            .field("element", &self.element)
+            .field("n_cells", &self.n_cells)
+            .field("object_cells", &self.object_cells)
+            .field("tile_cells", &self.tile_cells())
+            .finish()
+    }
+}
+
+impl ArrayLayout {
+    /// Reads the layout from an array's metadata document.
+    ///
+    /// # Errors
+    /// When the document is not that of a Zarr v3 array, when the array is not one
+    /// run of `n_cells` cells, or when its grid, data type or codecs are unknown.
+    pub fn parse(document: &[u8], n_cells: u64) -> Result<Self, LeafProblem> {
+        let metadata: ArrayMetadataV3 = serde_json::from_slice(document)
+            .map_err(|error| LeafProblem::Metadata(error.to_string()))?;
+        if metadata.shape != [n_cells] {
+            return Err(LeafProblem::WrongShape {
+                found: metadata.shape,
+                expected: n_cells,
+            });
+        }
+        let codecs = metadata.codecs.clone();
+        let element = element_type(metadata.data_type.name())?;
+        let array = Array::new_with_metadata(Arc::new(()), "/", ArrayMetadata::V3(metadata))
+            .map_err(|error| LeafProblem::Layout(error.to_string()))?;
+        let object_cells = object_cells(&array)?;
+        let sharding = match codecs.as_slice() {
+            [only] if only.name() == "sharding_indexed" => {
+                let configuration = only
+                    .to_typed_configuration()
+                    .map_err(|error| LeafProblem::Layout(error.to_string()))?;
+                Some(Sharding::new(&configuration, object_cells)?)
+            }
+            several
+                if several
+                    .iter()
+                    .any(|codec| codec.name() == "sharding_indexed") =>
+            {
+                return Err(LeafProblem::Layout(
+                    "codecs around `sharding_indexed`".to_owned(),
+                ));
+            }
+            _ => None,
+        };
+        Ok(Self {
+            array,
+            element,
+            sharding,
+            n_cells,
+            object_cells,
+        })
+    }
+
+    /// What a cell holds.
+    pub fn element(&self) -> ElementType {
+        self.element
+    }
+
+    /// The array's own attributes.
+    pub fn attributes(&self) -> &Map<String, Value> {
+        self.array.attributes()
+    }
+
+    /// Cells of the smallest run that decodes by itself.
+    pub fn tile_cells(&self) -> u64 {
+        self.sharding
+            .as_ref()
+            .map_or(self.object_cells, |sharding| sharding.inner_cells)
+    }
+
+    /// The keys below the array of every object the grid has, in cell order.
+    pub fn objects(&self) -> impl Iterator<Item = String> + '_ {
+        (0..self.n_cells.div_ceil(self.object_cells))
+            .map(|i| self.array.chunk_key(&[i]).to_string())
+    }
+
+    /// Bytes of the index that ends (or starts) every shard; `None` for an array
+    /// that is not sharded.
+    pub fn index_bytes(&self) -> Option<u64> {
+        self.sharding.as_ref().map(|sharding| sharding.index_bytes)
+    }
+
+    /// Whether the index is at the end of the shard.
+    pub fn index_at_end(&self) -> bool {
+        self.sharding
+            .as_ref()
+            .is_some_and(|sharding| sharding.index_at_end)
+    }
+
+    /// The tiles of an object that is one chunk.
+    pub fn chunk_tile(&self, object_index: u64, object: &str) -> Tile {
+        Tile {
+            cells: self.object_range(object_index),
+            object: object.to_owned(),
+            bytes: None,
+        }
+    }
+
+    /// The written tiles of a shard, from its encoded index and the object's size.
+    ///
+    /// # Errors
+    /// When the checksum is wrong or an entry points outside the object.
+    pub fn shard_tiles(
+        &self,
+        object_index: u64,
+        object: &str,
+        index: &[u8],
+        object_size: u64,
+    ) -> Result<Vec<Tile>, LeafProblem> {
+        let Some(sharding) = &self.sharding else {
+            return Ok(vec![self.chunk_tile(object_index, object)]);
+        };
+        let cells = self.object_range(object_index);
+        let bad = |detail: String| LeafProblem::ShardIndex {
+            object: object.to_owned(),
+            detail,
+        };
+        let entries = sharding
+            .decode_index(index, self.object_cells)
+            .map_err(&bad)?;
+        let mut tiles = Vec::with_capacity(entries.len() / 2);
+        for (i, entry) in entries.chunks_exact(2).enumerate() {
+            let (offset, size) = (entry[0], entry[1]);
+            if offset == ABSENT && size == ABSENT {
+                continue;
+            }
+            let first_cell = cells.start + i as u64 * sharding.inner_cells;
+            let end = offset.checked_add(size).filter(|end| *end <= object_size);
+            let Some(end) = end else {
+                return Err(bad(format!(
+                    "the index puts cells {first_cell}.. at bytes {offset}+{size} of {object_size}"
+                )));
+            };
+            // A chunk at the edge of a grid that does not divide the leaf holds only padding.
+            if first_cell >= cells.end {
+                continue;
+            }
+            tiles.push(Tile {
+                cells: first_cell..(first_cell + sharding.inner_cells).min(cells.end),
+                object: object.to_owned(),
+                bytes: Some(offset..end),
+            });
+        }
+        Ok(tiles)
+    }
+
+    fn object_range(&self, object_index: u64) -> Range<u64> {
+        let start = object_index * self.object_cells;
+        start..(start + self.object_cells).min(self.n_cells)
+    }
+
+    /// Decodes the cells of one tile.
+    ///
+    /// # Errors
+    /// When the bytes do not decode to that many cells.
+    pub fn decode(&self, tile: &Tile, encoded: Bytes) -> Result<Cells, LeafProblem> {
+        let bad = |detail: String| LeafProblem::Chunk {
+            object: tile.object.clone(),
+            first_cell: tile.cells.start,
+            end_cell: tile.cells.end,
+            detail,
+        };
+        let (chain, chunk_cells) = match &self.sharding {
+            Some(sharding) => (&sharding.inner, sharding.inner_cells),
+            None => (&self.array.codecs(), self.object_cells),
+        };
+        check_claimed_size(chain, &encoded).map_err(&bad)?;
+        let shape = [non_zero(chunk_cells)];
+        let decoded = chain
+            .decode(
+                encoded.as_ref().into(),
+                &shape,
+                self.array.data_type(),
+                self.array.fill_value(),
+                &serial(),
+            )
+            .map_err(|error| bad(error.to_string()))?;
+        let cells = (tile.cells.end - tile.cells.start) as usize;
+        self.cells(decoded, cells).map_err(bad)
+    }
+
+    fn cells(&self, decoded: ArrayBytes<'_>, n_cells: usize) -> Result<Cells, String> {
+        match self.element {
+            ElementType::Dense(dtype) => {
+                let mut bytes = decoded
+                    .into_fixed()
+                    .map_err(|error| error.to_string())?
+                    .into_owned();
+                let due = n_cells * dtype.width();
+                if bytes.len() < due {
+                    return Err(format!("{} bytes where {due} are due", bytes.len()));
+                }
+                bytes.truncate(due);
+                Ok(Cells::Dense(bytes))
+            }
+            ElementType::Ragged => {
+                let (bytes, offsets) = decoded
+                    .into_variable()
+                    .map_err(|error| error.to_string())?
+                    .into_parts();
+                let mut column = RaggedColumn::from_offsets(bytes.into_owned(), &offsets);
+                column.truncate(n_cells);
+                Ok(Cells::Ragged(column))
+            }
+        }
+    }
+
+    /// A run of no cells, to append to.
+    pub fn no_cells(&self) -> Cells {
+        match self.element {
+            ElementType::Dense(_) => Cells::Dense(Vec::new()),
+            ElementType::Ragged => Cells::Ragged(RaggedColumn::new()),
+        }
+    }
+
+    /// Appends a run of cells that was never written.
+    pub fn push_fill(&self, cells: &mut Cells, n_cells: u64) {
+        cells.push_fill(self.array.fill_value().as_ne_bytes(), n_cells as usize);
+    }
+}
+
+impl Sharding {
+    fn new(
+        configuration: &ShardingCodecConfiguration,
+        object_cells: u64,
+    ) -> Result<Self, LeafProblem> {
+        let unknown = |detail: String| LeafProblem::Layout(detail);
+        let ShardingCodecConfiguration::V1(v1) = configuration else {
+            return Err(unknown("an unknown kind of `sharding_indexed`".to_owned()));
+        };
+        let [inner_cells] = v1.chunk_shape.as_slice() else {
+            return Err(unknown(
+                "inner chunks of more than one dimension".to_owned(),
+            ));
+        };
+        let inner_cells = inner_cells.get();
+        if !object_cells.is_multiple_of(inner_cells) {
+            return Err(unknown(format!(
+                "inner chunks of {inner_cells} cells in shards of {object_cells}"
+            )));
+        }
+        let chain = |codecs| {
+            CodecChain::from_metadata(codecs)
+                .map(Arc::new)
+                .map_err(|error| unknown(error.to_string()))
+        };
+        let n_inner = object_cells / inner_cells;
+        Ok(Self {
+            inner: chain(&v1.codecs)?,
+            index_bytes: index_size(&*chain(&v1.index_codecs)?, n_inner)?,
+            index_at_end: v1.index_location == zarrs::array::codec::ShardingIndexLocation::End,
+            codec: ShardingCodec::new_with_configuration(configuration)
+                .map_err(|error| unknown(error.to_string()))?,
+            inner_cells,
+        })
+    }
+
+    fn decode_index(&self, index: &[u8], object_cells: u64) -> Result<Vec<u64>, String> {
+        if (index.len() as u64) < self.index_bytes {
+            return Err(format!(
+                "{} bytes where the index alone takes {}: the shard is empty or cut short",
+                index.len(),
+                self.index_bytes
+            ));
+        }
+        self.codec
+            .decode_index(
+                index,
+                &[non_zero(object_cells / self.inner_cells)],
+                &CodecOptions::default(),
+            )
+            .map_err(|error| format!("its index does not decode ({error})"))
+    }
+}
+
+/// Codec options of a fold thread, which is the unit of parallelism here.
+fn serial() -> CodecOptions {
+    CodecOptions::default().with_concurrent_target(1)
+}
+
+fn index_size(chain: &CodecChain, n_inner: u64) -> Result<u64, LeafProblem> {
+    let representation = chain
+        .encoded_representation(
+            &[non_zero(n_inner), non_zero(2)],
+            &data_type::uint64(),
+            &FillValue::from(ABSENT),
+        )
+        .map_err(|error| LeafProblem::Layout(error.to_string()))?;
+    match representation {
+        BytesRepresentation::FixedSize(size) => Ok(size),
+        _ => Err(LeafProblem::Layout(
+            "a shard index of no fixed size".to_owned(),
+        )),
+    }
+}
+
+fn object_cells(array: &Array<()>) -> Result<u64, LeafProblem> {
+    if array.chunk_grid().name_v3().as_deref() != Some("regular") {
+        return Err(LeafProblem::Layout(
+            "a chunk grid that is not regular".to_owned(),
+        ));
+    }
+    let shape = array
+        .chunk_grid()
+        .chunk_shape(&[0])
+        .map_err(|error| LeafProblem::Layout(error.to_string()))?;
+    match shape.as_deref() {
+        Some([cells]) => Ok(cells.get()),
+        _ => Err(LeafProblem::Layout("an empty chunk grid".to_owned())),
+    }
+}
+
+fn element_type(name: &str) -> Result<ElementType, LeafProblem> {
+    match name {
+        RAGGED_NAME | "bytes" => Ok(ElementType::Ragged),
+        other => DenseType::from_name(other)
+            .map(ElementType::Dense)
+            .map_err(|error| LeafProblem::Layout(error.to_string())),
+    }
+}
+
+/// Refuses a frame whose header claims a size its bytes cannot decode to.
+fn check_claimed_size(chain: &CodecChain, encoded: &[u8]) -> Result<(), String> {
+    if chain.bytes_to_bytes_codecs().is_empty() {
+        return Ok(());
+    }
+    match zstd::zstd_safe::get_frame_content_size(encoded) {
+        Ok(Some(claimed)) if claimed > encoded.len() as u64 * MAX_ZSTD_RATIO => Err(format!(
+            "the zstd frame of {} bytes claims {claimed} decoded",
+            encoded.len()
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Chunk shapes are checked to be non-zero by the metadata.
+fn non_zero(cells: u64) -> NonZeroU64 {
+    NonZeroU64::new(cells).unwrap_or(NonZeroU64::MIN)
+}
+
+/// Bytes a tile decodes to, when its frame says so.
+pub fn decoded_size(encoded: &[u8]) -> u64 {
+    match zstd::zstd_safe::get_frame_content_size(encoded) {
+        Ok(Some(claimed)) => claimed.min(encoded.len() as u64 * MAX_ZSTD_RATIO),
+        _ => encoded.len() as u64,
+    }
+}

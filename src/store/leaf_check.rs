@@ -1,0 +1,149 @@
+//! Whether an array of a leaf is what the manifest declares (`format.md` section 6,
+//! "Leaf read refusals").
+
+use serde_json::{Map, Value, json};
+
+use crate::kernels::dense::DenseType;
+use crate::pyramid::{Approximate, Field, FieldClass};
+use crate::store::layout::{ArrayLayout, ElementType};
+use crate::store::leaf_error::LeafProblem;
+use crate::store::template::{located_record, temporal_record};
+
+const RAGGED_SPEC: &str = "zagg-ragged/1";
+
+/// What an array is to its field.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Role<'a> {
+    /// The field's own array.
+    Payload(&'a Field),
+    /// One morton word per centroid.
+    Locations,
+    /// One toc word per centroid.
+    Times,
+}
+
+/// Checks an array's metadata against the declaration.
+///
+/// # Errors
+/// The first difference, as a problem of that array.
+pub(super) fn check_array(layout: &ArrayLayout, role: Role<'_>) -> Result<(), LeafProblem> {
+    let attributes = layout.attributes();
+    match role {
+        Role::Payload(field) => match &field.class {
+            FieldClass::Exact(exact) => check_dense(layout, exact.fill.dtype()),
+            FieldClass::Packed(_) => check_dense(layout, DenseType::Uint64),
+            FieldClass::Approximate(digest) => {
+                check_ragged(layout, "float32", &json!([-1, 2]))?;
+                check_weights(attributes, digest)?;
+                check_bindings(attributes, field, digest)
+            }
+        },
+        Role::Locations => {
+            check_ragged(layout, "uint64", &json!([-1]))?;
+            check_record(attributes, "located", &located_record())
+        }
+        Role::Times => {
+            check_ragged(layout, "uint64", &json!([-1]))?;
+            check_record(attributes, "temporal", &temporal_record())
+        }
+    }
+}
+
+fn check_dense(layout: &ArrayLayout, declared: DenseType) -> Result<(), LeafProblem> {
+    if layout.element() == ElementType::Dense(declared) {
+        return Ok(());
+    }
+    Err(LeafProblem::DataTypeDiffers {
+        found: layout.element().to_string(),
+        declared: declared.name().to_owned(),
+    })
+}
+
+fn check_ragged(layout: &ArrayLayout, dtype: &str, shape: &Value) -> Result<(), LeafProblem> {
+    if layout.element() != ElementType::Ragged {
+        return Err(LeafProblem::DataTypeDiffers {
+            found: layout.element().to_string(),
+            declared: ElementType::Ragged.to_string(),
+        });
+    }
+    let ragged = layout.attributes().get("ragged").unwrap_or(&Value::Null);
+    let spec = ragged.get("spec").unwrap_or(&Value::Null);
+    if spec != RAGGED_SPEC {
+        return Err(LeafProblem::RaggedSpec(spec.to_string()));
+    }
+    let element = ragged.get("element").unwrap_or(&Value::Null);
+    if element.get("dtype").is_none_or(|found| found != dtype)
+        || element.get("shape") != Some(shape)
+    {
+        return Err(LeafProblem::DataTypeDiffers {
+            found: format!("ragged {element}"),
+            declared: format!("ragged {dtype} {shape}"),
+        });
+    }
+    Ok(())
+}
+
+fn check_weights(attributes: &Map<String, Value>, digest: &Approximate) -> Result<(), LeafProblem> {
+    let found = attributes.get("weights").filter(|value| *value != "counts");
+    let declared = digest.weights.as_ref();
+    if found == declared && attributes.get("gain") == digest.gain.as_ref() {
+        return Ok(());
+    }
+    let named = |weights: Option<&Value>, gain: Option<&Value>| {
+        let weights = weights.map_or_else(|| "\"counts\"".to_owned(), Value::to_string);
+        gain.map_or(weights.clone(), |gain| {
+            format!("{weights} with gain {gain}")
+        })
+    };
+    Err(LeafProblem::WeightsDiffer {
+        found: named(found, attributes.get("gain")),
+        declared: named(declared, digest.gain.as_ref()),
+    })
+}
+
+/// The payload must name each declared companion, and no other.
+fn check_bindings(
+    attributes: &Map<String, Value>,
+    field: &Field,
+    digest: &Approximate,
+) -> Result<(), LeafProblem> {
+    let locations = attributes
+        .get("ragged")
+        .and_then(|ragged| ragged.get("locations"));
+    let bindings = [
+        (digest.located, field.locations_name(), locations),
+        (digest.temporal, field.times_name(), attributes.get("times")),
+    ];
+    for (declared, companion, found) in bindings {
+        let bound = found.is_some_and(|found| *found == companion);
+        let absent = found.is_none_or(Value::is_null);
+        if declared && !bound || !declared && !absent {
+            return Err(LeafProblem::CompanionUnbound {
+                companion,
+                detail: match found {
+                    Some(found) => format!("the payload binds {found}"),
+                    None => "the payload binds none".to_owned(),
+                },
+            });
+        }
+    }
+    Ok(())
+}
+
+fn check_record(
+    attributes: &Map<String, Value>,
+    key: &str,
+    due: &Value,
+) -> Result<(), LeafProblem> {
+    let found = attributes.get(key);
+    if found == Some(due) {
+        return Ok(());
+    }
+    Err(LeafProblem::CompanionUnbound {
+        companion: key.to_owned(),
+        detail: format!(
+            "its attribute `{key}` is {}",
+            found.map_or_else(|| "absent".to_owned(), Value::to_string)
+        ),
+    })
+}
