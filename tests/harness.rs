@@ -354,7 +354,7 @@ async fn every_operation_can_fail() {
     assert!(store.put_multipart(&from).await.is_err());
     assert!(store.get(&from).await.is_err());
     assert!(store.head(&from).await.is_err());
-    assert!(store.get_ranges(&from, &[0..1]).await.is_err());
+    assert!(store.get_ranges(&from, &[0..1, 2..3]).await.is_err());
     assert!(store.delete(&from).await.is_err());
     assert!(store.list(None).try_collect::<Vec<_>>().await.is_err());
     assert!(
