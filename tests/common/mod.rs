@@ -1,0 +1,13 @@
+//! What the whole-program tests share: golden cases, comparison, the program, faults.
+
+#![allow(
+    dead_code,
+    reason = "every test crate compiles all of this and uses a part of it"
+)]
+
+pub(crate) mod binary;
+pub(crate) mod cases;
+pub(crate) mod compare;
+pub(crate) mod faults;
+pub(crate) mod stores;
+pub(crate) mod times;

@@ -1,0 +1,472 @@
+//! The harness itself: a comparison or a fault that cannot bite proves nothing.
+
+#![cfg(test)]
+
+mod common;
+
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::cases::{Case, Expected, LEAF_WRITTEN_AT, Law, MANIFEST, NAMES, data_dir};
+use common::compare::compare;
+use common::faults::{Failure, FaultStore, Op, Rule};
+use common::stores::{TestStore, Tree, differences};
+use common::times::{is_iso, iso, iso_ago};
+use futures::{FutureExt, StreamExt, TryStreamExt};
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt};
+use serde_json::Value;
+
+#[test]
+fn moments_are_written_as_the_store_writes_them() {
+    assert_eq!(iso(0), "1970-01-01T00:00:00+00:00");
+    assert_eq!(iso(951_827_696), "2000-02-29T12:34:56+00:00");
+    assert_eq!(iso(4_107_542_399), "2100-02-28T23:59:59+00:00");
+    assert!(is_iso(&iso_ago(0)));
+    assert!(!is_iso("2026-01-01T00:00:00Z"));
+    assert!(!is_iso("2026-01-01T00:00:00.5+00:00"));
+}
+
+#[test]
+fn every_change_of_a_tree_is_seen() {
+    let store = TestStore::empty();
+    store.write("a/b", "1");
+    store.write("a/c", "2");
+    let before = store.tree();
+    assert_eq!(differences(&before, &store.tree()), Vec::<String>::new());
+    store.remove("a/b");
+    store.write("a/c", "3");
+    store.write("d", "4");
+    assert_eq!(
+        differences(&before, &store.tree()),
+        ["gone: a/b", "changed: a/c", "new: d"]
+    );
+    fs::write(store.parent().join("beside"), "5").unwrap();
+    assert!(store.surroundings().contains_key("beside"));
+    assert!(store.surroundings().contains_key("store/a/c"));
+}
+
+#[test]
+fn every_archive_is_a_case_and_every_case_an_archive() {
+    let mut archives: Vec<String> = fs::read_dir(data_dir())
+        .unwrap()
+        .filter_map(|entry| {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            name.strip_suffix(".tar.zst").map(str::to_owned)
+        })
+        .collect();
+    archives.sort_unstable();
+    let mut names = NAMES.to_vec();
+    names.sort_unstable();
+    assert_eq!(archives, names);
+}
+
+#[test]
+fn a_case_expects_one_column_of_each_committed_leaf() {
+    for name in NAMES {
+        let case = Case::load(name);
+        assert!(case.leaves().len() > 1, "{name}");
+        for law in Law::ALL {
+            assert_eq!(case.columns(law).len(), case.leaves().len(), "{name} {law}");
+            let expected = case.expected(law);
+            assert_eq!(
+                expected
+                    .columns
+                    .keys()
+                    .filter(|key| key.ends_with(".stats.json"))
+                    .count(),
+                case.leaves().len(),
+                "{name} {law}"
+            );
+            // The ladder is packed beside the columns and is not the column pass's.
+            assert!(
+                !expected
+                    .columns
+                    .keys()
+                    .any(|key| key.contains("/all.zarr/"))
+            );
+            assert!(!expected.columns.contains_key(MANIFEST));
+        }
+    }
+}
+
+#[test]
+fn declaring_a_case_changes_its_manifest_and_nothing_else() {
+    let case = Case::load("windowed");
+    let store = case.declared_store(Law::Boundary);
+    assert_eq!(
+        differences(&case.published(), &store.tree()),
+        [format!("changed: {MANIFEST}")]
+    );
+    let leaf = store.read(&format!("{}/zarr.json", case.leaves()[0]));
+    let leaf: Value = serde_json::from_slice(&leaf).unwrap();
+    assert_eq!(
+        leaf["attributes"]["morton_hive_commit"]["written_at"],
+        LEAF_WRITTEN_AT
+    );
+}
+
+/// A case, its expectation, and a store in which that expectation is met.
+fn met() -> (Case, Expected, Tree) {
+    let case = Case::load("strata");
+    let expected = case.expected(Law::Boundary);
+    let mut tree = expected.input.clone();
+    tree.extend(expected.columns.clone());
+    (case, expected, tree)
+}
+
+#[test]
+fn a_store_as_expected_has_no_differences() {
+    let (_, expected, tree) = met();
+    assert_eq!(compare(&expected, &tree), Vec::<String>::new());
+}
+
+#[test]
+fn a_clock_may_differ_and_nothing_else_of_a_root_document() {
+    let (case, expected, tree) = met();
+    let root = format!("{}/zarr.json", case.columns(Law::Boundary)[0]);
+    let with = |from: &str, to: &str| {
+        let text = String::from_utf8(tree[&root].clone()).unwrap();
+        assert!(text.contains(from), "`{from}` in {text}");
+        let mut tree = tree.clone();
+        tree.insert(root.clone(), text.replace(from, to).into_bytes());
+        compare(&expected, &tree)
+    };
+    let day = "\": \"2026-11-30T";
+    assert_eq!(with(day, "\": \"2031-01-02T"), Vec::<String>::new());
+    assert_eq!(with(day, "\": \"31-01-02T").len(), 1, "a malformed clock");
+    assert_eq!(
+        with("\n      \"order\"", "\n    \"order\"").len(),
+        1,
+        "indentation"
+    );
+    assert_eq!(with("\"order\": 4", "\"order\": 5").len(), 1, "a value");
+    assert_eq!(
+        with("\"generated_at\"", "\"created_at\"").len(),
+        1,
+        "the name of a clock"
+    );
+    assert_eq!(
+        with(
+            "\"zarr_format\": 3,\n  \"node_type\": \"group\"",
+            "\"node_type\": \"group\",\n  \"zarr_format\": 3"
+        )
+        .len(),
+        1,
+        "the order of keys"
+    );
+    assert_eq!(
+        with("\"group\"\n}", "\"group\"\n}\n").len(),
+        1,
+        "a newline at the end"
+    );
+}
+
+#[test]
+fn a_sidecar_must_keep_its_content_and_its_order_of_keys() {
+    let (case, expected, tree) = met();
+    let key = case.columns(Law::Boundary)[0].replace(".zarr", ".stats.json");
+    let sidecar: Value = serde_json::from_slice(&tree[&key]).unwrap();
+    let with = |edit: &dyn Fn(&mut serde_json::Map<String, Value>)| {
+        let mut sidecar = sidecar.as_object().unwrap().clone();
+        edit(&mut sidecar);
+        let mut tree = tree.clone();
+        tree.insert(key.clone(), serde_json::to_vec(&sidecar).unwrap());
+        compare(&expected, &tree).len()
+    };
+    assert_eq!(
+        with(&|sidecar| sidecar["zagg_version"] = "zagg-stream 1".into()),
+        0
+    );
+    assert_eq!(with(&|sidecar| sidecar["timestamp"] = "later".into()), 0);
+    assert_eq!(with(&|sidecar| sidecar["shard_key"] = 7.into()), 1);
+    assert_eq!(
+        with(&|sidecar| sidecar["content_hashes"]["combined"] = "0".into()),
+        1
+    );
+    assert_eq!(
+        with(&|sidecar| {
+            let first = sidecar.shift_remove("schema_version").unwrap();
+            sidecar.insert("schema_version".to_owned(), first);
+        }),
+        1
+    );
+    let mut broken = tree.clone();
+    broken.insert(key.clone(), b"{".to_vec());
+    assert_eq!(compare(&expected, &broken).len(), 1);
+}
+
+#[test]
+fn every_other_difference_is_reported_by_name() {
+    let (case, expected, tree) = met();
+    let column = &case.columns(Law::Boundary)[0];
+    let chunk = format!("{column}/5/h_tdigest_signal/c/0");
+    let leaf = format!("{}/zarr.json", case.leaves()[0]);
+    let lines = |edit: &dyn Fn(&mut Tree)| {
+        let mut tree = tree.clone();
+        edit(&mut tree);
+        compare(&expected, &tree)
+    };
+    let lines_of_a_flip = lines(&|tree| *tree.get_mut(&chunk).unwrap().last_mut().unwrap() ^= 1);
+    assert_eq!(lines_of_a_flip.len(), 1);
+    assert!(lines_of_a_flip[0].starts_with(&format!("{chunk}: bytes differ")));
+    assert_eq!(
+        lines(&|tree| drop(tree.remove(&chunk))),
+        [format!("missing: {chunk}")]
+    );
+    assert_eq!(
+        lines(&|tree| tree.get_mut(&leaf).unwrap().push(b' ')),
+        [format!("input object changed: {leaf}")]
+    );
+    assert_eq!(
+        lines(&|tree| drop(tree.remove(&leaf))),
+        [format!("input object gone: {leaf}")]
+    );
+    assert_eq!(
+        lines(&|tree| tree.get_mut(MANIFEST).unwrap().push(b'\n')),
+        [format!("input object changed: {MANIFEST}")]
+    );
+    assert_eq!(
+        lines(&|tree| drop(tree.insert("sweep.lease.json".to_owned(), Vec::new()))),
+        ["unexpected object: sweep.lease.json"]
+    );
+    let metadata = format!("{column}/5/count/zarr.json");
+    assert_eq!(
+        lines(&|tree| tree.get_mut(&metadata).unwrap().push(b'\n')).len(),
+        1
+    );
+}
+
+async fn store_with(rule: Rule) -> FaultStore {
+    let inner = InMemory::new();
+    for key in ["a/1", "a/2", "b/1"] {
+        inner
+            .put(&Path::from(key), "12345678".into())
+            .await
+            .unwrap();
+    }
+    FaultStore::new(Arc::new(inner), [rule])
+}
+
+fn a1() -> Path {
+    Path::from("a/1")
+}
+
+#[tokio::test]
+async fn a_store_without_rules_passes_everything_on_and_counts_it() {
+    let store = FaultStore::new(Arc::new(InMemory::new()), []);
+    store.put(&a1(), "12345678".into()).await.unwrap();
+    store.copy(&a1(), &Path::from("a/2")).await.unwrap();
+    store.rename(&a1(), &Path::from("a/3")).await.unwrap();
+    let body = store
+        .get(&Path::from("a/2"))
+        .await
+        .unwrap()
+        .bytes()
+        .await
+        .unwrap();
+    assert_eq!(&body[..], b"12345678");
+    let range = store.get_range(&Path::from("a/2"), 2..4).await.unwrap();
+    assert_eq!(&range[..], b"34");
+    let ranges = store
+        .get_ranges(&Path::from("a/3"), &[0..1, 7..8])
+        .await
+        .unwrap();
+    assert_eq!(ranges, ["1", "8"]);
+    assert_eq!(store.head(&Path::from("a/3")).await.unwrap().size, 8);
+    let listed: Vec<_> = store
+        .list(Some(&Path::from("a")))
+        .try_collect()
+        .await
+        .unwrap();
+    assert_eq!(listed.len(), 2);
+    let beyond = store.list_with_offset(None, &Path::from("a/2"));
+    assert_eq!(beyond.count().await, 1);
+    let shallow = store.list_with_delimiter(None).await.unwrap();
+    assert_eq!(shallow.common_prefixes, [Path::from("a")]);
+    let mut upload = store.put_multipart(&Path::from("m")).await.unwrap();
+    upload.put_part("part".into()).await.unwrap();
+    upload.complete().await.unwrap();
+    store.delete(&Path::from("a/3")).await.unwrap();
+    for (op, calls) in [
+        (Op::Put, 1),
+        (Op::PutMultipart, 1),
+        (Op::CompleteMultipart, 1),
+        (Op::Copy, 1),
+        (Op::Rename, 1),
+        (Op::Get, 2),
+        (Op::GetRanges, 1),
+        (Op::Head, 1),
+        (Op::List, 2),
+        (Op::ListWithDelimiter, 1),
+        (Op::Delete, 1),
+    ] {
+        assert_eq!(store.calls(op), calls, "{op:?}");
+    }
+    assert_eq!(store.calls_of(Op::Get, "a/2"), 2);
+    assert_eq!(store.calls_of(Op::Get, "a/1"), 0);
+    assert_eq!(store.fired(), 0);
+}
+
+#[tokio::test]
+async fn a_failure_has_the_kind_the_rule_names() {
+    for (failure, is_right) in [
+        (
+            Failure::Denied,
+            (|e| matches!(e, Error::PermissionDenied { .. })) as fn(&Error) -> bool,
+        ),
+        (Failure::Unauthenticated, |e| {
+            matches!(e, Error::Unauthenticated { .. })
+        }),
+        (Failure::NotFound, |e| matches!(e, Error::NotFound { .. })),
+        (Failure::Precondition, |e| {
+            matches!(e, Error::Precondition { .. })
+        }),
+        (Failure::AlreadyExists, |e| {
+            matches!(e, Error::AlreadyExists { .. })
+        }),
+        (Failure::Status(503), |e| {
+            e.to_string().contains("503 Service Unavailable")
+        }),
+        (Failure::Status(429), |e| {
+            e.to_string().contains("429 Too Many Requests")
+        }),
+        (Failure::Status(500), |e| {
+            e.to_string().contains("500 Internal Server Error")
+        }),
+    ] {
+        let store = store_with(Rule::on([Op::Get]).fail(failure)).await;
+        let error = store.get(&a1()).await.unwrap_err();
+        assert!(is_right(&error), "{failure:?} gave {error:?}");
+        assert!(store.head(&a1()).await.is_ok(), "only reads fail");
+        assert_eq!(store.fired(), 1);
+    }
+}
+
+#[tokio::test]
+async fn every_operation_can_fail() {
+    let all = || store_with(Rule::on(Op::ALL).fail(Failure::Denied));
+    let (from, to) = (a1(), Path::from("c"));
+    let store = all().await;
+    assert!(store.put(&from, "".into()).await.is_err());
+    assert!(store.put_multipart(&from).await.is_err());
+    assert!(store.get(&from).await.is_err());
+    assert!(store.head(&from).await.is_err());
+    assert!(store.get_ranges(&from, &[0..1, 2..3]).await.is_err());
+    assert!(store.delete(&from).await.is_err());
+    assert!(store.list(None).try_collect::<Vec<_>>().await.is_err());
+    assert!(
+        store
+            .list_with_offset(None, &from)
+            .try_collect::<Vec<_>>()
+            .await
+            .is_err()
+    );
+    assert!(store.list_with_delimiter(None).await.is_err());
+    assert!(store.copy(&from, &to).await.is_err());
+    assert!(store.rename(&from, &to).await.is_err());
+    assert_eq!(store.fired(), 11);
+
+    let store = store_with(Rule::on([Op::CompleteMultipart]).fail(Failure::Denied)).await;
+    let mut upload = store.put_multipart(&to).await.unwrap();
+    upload.put_part("part".into()).await.unwrap();
+    assert!(upload.complete().await.is_err());
+    assert!(store.head(&to).await.is_err(), "nothing was completed");
+}
+
+#[tokio::test]
+async fn a_rule_picks_its_keys_and_its_turns() {
+    let fails = async |rule: Rule, key: &str, calls: usize| {
+        let store = store_with(rule.fail(Failure::Status(503))).await;
+        let mut failed = Vec::new();
+        for call in 1..=calls {
+            if store.get(&Path::from(key)).await.is_err() {
+                failed.push(call);
+            }
+        }
+        failed
+    };
+    let get = || Rule::on([Op::Get]);
+    assert_eq!(fails(get(), "a/1", 3).await, [1, 2, 3]);
+    assert_eq!(fails(get().nth(2), "a/1", 3).await, [2]);
+    assert_eq!(fails(get().first(2), "a/1", 3).await, [1, 2]);
+    assert_eq!(fails(get().from(2), "a/1", 3).await, [2, 3]);
+    assert_eq!(fails(get().key_contains("a/"), "a/1", 1).await, [1]);
+    assert_eq!(fails(get().key_contains("a/"), "b/1", 1).await, [0; 0]);
+    assert_eq!(fails(get().key_ends_with("/1"), "b/1", 1).await, [1]);
+    assert_eq!(fails(get().key_ends_with("/1"), "a/2", 1).await, [0; 0]);
+    assert_eq!(
+        fails(get().key(|key| key.len() > 3), "a/1", 1).await,
+        [0; 0]
+    );
+}
+
+#[tokio::test]
+async fn a_lost_answer_hides_a_call_that_landed() {
+    let store = store_with(Rule::on([Op::Put]).lands().fail(Failure::Status(500))).await;
+    assert!(store.put(&a1(), "new".into()).await.is_err());
+    let body = store.get(&a1()).await.unwrap().bytes().await.unwrap();
+    assert_eq!(&body[..], b"new");
+
+    let store = store_with(Rule::on([Op::Put]).fail(Failure::Status(500))).await;
+    assert!(store.put(&a1(), "new".into()).await.is_err());
+    let body = store.get(&a1()).await.unwrap().bytes().await.unwrap();
+    assert_eq!(&body[..], b"12345678", "without `lands` nothing is written");
+
+    let store = store_with(Rule::on([Op::Delete]).lands().fail(Failure::Status(500))).await;
+    assert!(store.delete(&a1()).await.is_err());
+    assert!(matches!(
+        store.head(&a1()).await,
+        Err(Error::NotFound { .. })
+    ));
+}
+
+#[tokio::test]
+async fn a_stall_holds_the_call_back_and_then_lets_it_through() {
+    let store = store_with(Rule::on([Op::Get]).stall(Duration::from_millis(60))).await;
+    let started = Instant::now();
+    assert!(store.get(&a1()).await.is_ok());
+    assert!(started.elapsed() >= Duration::from_millis(60));
+}
+
+#[tokio::test]
+async fn a_panic_is_a_panic() {
+    let store = store_with(Rule::on([Op::Get]).panic()).await;
+    let task = tokio::spawn(async move { store.get(&a1()).await.map(drop) });
+    let error = task.await.unwrap_err();
+    assert!(error.is_panic());
+}
+
+#[tokio::test]
+async fn a_truncated_body_is_shorter_than_its_object_says() {
+    let store = store_with(Rule::on([Op::Get, Op::GetRanges]).truncate(3)).await;
+    let result = store.get(&a1()).await.unwrap();
+    assert_eq!(result.meta.size, 8);
+    assert_eq!(&result.bytes().await.unwrap()[..], b"123");
+    let ranges = store.get_ranges(&a1(), &[0..8, 1..3]).await.unwrap();
+    assert_eq!(ranges, ["123", "23"]);
+    let head = GetOptions::new().with_head(true);
+    assert!(store.get_opts(&a1(), head).await.is_ok());
+    assert_eq!(store.fired(), 2, "a head has no body");
+}
+
+#[tokio::test]
+async fn a_parked_call_never_returns_and_has_landed_when_it_should() {
+    let store = store_with(Rule::on([Op::Put]).lands().park("PARKED")).await;
+    let at = a1();
+    let put = store.put(&at, "new".into());
+    assert!(
+        tokio::time::timeout(Duration::from_millis(50), put)
+            .await
+            .is_err()
+    );
+    let body = store.get(&a1()).await.unwrap().bytes().await.unwrap();
+    assert_eq!(&body[..], b"new");
+
+    let store = store_with(Rule::on([Op::Put]).park("PARKED")).await;
+    assert!(store.put(&a1(), "new".into()).now_or_never().is_none());
+    let body = store.get(&a1()).await.unwrap().bytes().await.unwrap();
+    assert_eq!(&body[..], b"12345678");
+}
