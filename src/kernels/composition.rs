@@ -3,6 +3,12 @@
 use super::groups::FoldGroups;
 
 const LANES: usize = 8;
+/// Totals up to this keep every lane sum, at most 255 times it, within an `i64`, whose conversion to a float is
+/// one instruction where that of 128 bits is a call.
+const SMALL_TOTAL: u128 = i64::MAX as u128 / 255;
+/// Adding this to a small positive float rounds it to a whole number, half to even; `round_ties_even` is a call
+/// on targets without an instruction for it.
+const TO_WHOLE: f64 = (1u64 << 52) as f64;
 
 /// Why a packed fold was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -67,12 +73,20 @@ impl LaneSums {
         if self.total == 0 {
             return 0;
         }
-        let total = self.total as f64;
-        u64::from_le_bytes(self.lanes.map(|sum| {
+        let means = if self.total <= SMALL_TOTAL {
+            let total = self.total as i64 as f64;
+            self.lanes.map(|sum| sum as i64 as f64 / total)
+        } else {
+            let total = self.total as f64;
+            self.lanes.map(|sum| sum as f64 / total)
+        };
+        let mut lanes = [0; LANES];
+        for ((lane, mean), sum) in lanes.iter_mut().zip(means).zip(self.lanes) {
+            let rounded = (mean + TO_WHOLE) - TO_WHOLE;
             // A trace must not vanish: only a lane that is 0 in every part may come out as 0.
-            let least = u8::from(sum != 0);
-            ((sum as f64 / total).round_ties_even() as u8).max(least)
-        }))
+            *lane = (rounded as u8).max(u8::from(sum != 0));
+        }
+        u64::from_le_bytes(lanes)
     }
 }
 

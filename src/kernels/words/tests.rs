@@ -22,7 +22,7 @@ fn slow_unpack(word: u64) -> Option<Path> {
     let suffix = word & 63;
     let (order, tail, kind) = match suffix {
         0..=27 => (suffix, vec![], Kind::Area),
-        28..=47 if (suffix - 28) % 5 == 0 => (27, vec![(suffix - 28) / 5], Kind::Area),
+        28..=47 if (suffix - 28).is_multiple_of(5) => (27, vec![(suffix - 28) / 5], Kind::Area),
         28..=47 => (
             27,
             vec![(suffix - 28) / 5, (suffix - 28) % 5 - 1],
