@@ -1,0 +1,384 @@
+//! The manifest, `morton_hive.json` (`format.md` section 1).
+
+use serde_json::{Map, Value};
+
+use super::root::{Root, StoreError, Version};
+use crate::error::FaultKind;
+
+/// Key of the manifest.
+pub const MANIFEST_KEY: &str = "morton_hive.json";
+
+/// The deepest order a morton word can have (`morton.md` section 1.2).
+pub const MAX_ORDER: u8 = 29;
+
+/// Why a manifest cannot be worked from. Each message names the file and the cure.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManifestError {
+    /// There is none.
+    #[error(
+        "`{path}` does not exist; `{root}` is not the root of a morton-hive store, give the directory or \
+         prefix that holds `morton_hive.json`"
+    )]
+    Absent {
+        /// Full address of the manifest.
+        path: String,
+        /// The root.
+        root: String,
+    },
+    /// The file is not JSON.
+    #[error("`{path}` is not JSON: {reason}; restore it from a backup or the run that wrote it")]
+    NotJson {
+        /// Full address of the manifest.
+        path: String,
+        /// What the parser said, with line and column.
+        reason: String,
+    },
+    /// The file is JSON, but no mapping.
+    #[error(
+        "`{path}` holds {found}, not a mapping; restore it from a backup or the run that wrote it"
+    )]
+    NotAMapping {
+        /// Full address of the manifest.
+        path: String,
+        /// What it holds instead.
+        found: &'static str,
+    },
+    /// The store is of a kind this program does not know.
+    #[error(
+        "`{path}` has the spec {found}, this program upgrades morton-hive/1 and morton-hive/2; use a \
+         program that knows that spec"
+    )]
+    UnknownSpec {
+        /// Full address of the manifest.
+        path: String,
+        /// What stands under `spec`, as JSON.
+        found: String,
+    },
+    /// `cell_order` or `shard_order` is missing or not a whole number.
+    #[error(
+        "`{path}` has no usable `{key}`: {found}; it must be a whole number from 0 to 29, restore the \
+         manifest the store was written with"
+    )]
+    BadOrder {
+        /// Full address of the manifest.
+        path: String,
+        /// Which of the two.
+        key: &'static str,
+        /// What stands there, as JSON, or `absent`.
+        found: String,
+    },
+    /// The orders do not fit each other.
+    #[error(
+        "`{path}` has shard_order {shard_order} and cell_order {cell_order}; a shard must be coarser than \
+         its cells, restore the manifest the store was written with"
+    )]
+    OrdersCross {
+        /// Full address of the manifest.
+        path: String,
+        /// Order of the shards.
+        shard_order: u8,
+        /// Order of the cells.
+        cell_order: u8,
+    },
+    /// The tree has another layout than one directory per digit.
+    #[error(
+        "`{path}` has path_grouping {found}; only path_grouping 1, one directory per digit, can be \
+         upgraded, so leave this store to the program that wrote it"
+    )]
+    PathGrouping {
+        /// Full address of the manifest.
+        path: String,
+        /// What stands there, as JSON.
+        found: String,
+    },
+    /// Reading it failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl ManifestError {
+    /// What kind of fault this is.
+    pub fn kind(&self) -> FaultKind {
+        match self {
+            Self::Absent { .. } => FaultKind::NotFound,
+            Self::Store(error) => error.kind(),
+            _ => FaultKind::Declaration,
+        }
+    }
+}
+
+/// A manifest this program can work from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Manifest {
+    raw: Map<String, Value>,
+    cell_order: u8,
+    shard_order: u8,
+    version: Option<Version>,
+}
+
+impl Manifest {
+    /// Reads the manifest of the store at `root`.
+    ///
+    /// # Errors
+    /// A failed read, and every refusal of [`Manifest::parse`].
+    pub async fn read(root: &Root) -> Result<Self, ManifestError> {
+        let path = format!("{}/{MANIFEST_KEY}", root.url().trim_end_matches('/'));
+        let found = match root.get_with_version(MANIFEST_KEY).await {
+            Ok(found) => found,
+            Err(error) if error.kind() == FaultKind::NotFound => {
+                return Err(ManifestError::Absent {
+                    path,
+                    root: root.url().to_owned(),
+                });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let mut manifest = Self::parse(&found.bytes, &path)?;
+        manifest.version = Some(found.version);
+        Ok(manifest)
+    }
+
+    /// The manifest in `bytes`; `path` is what messages call it.
+    ///
+    /// # Errors
+    /// When the bytes are not JSON or no mapping, the spec is unknown, the orders are
+    /// missing, ill-typed or cross, or `path_grouping` is not 1.
+    pub fn parse(bytes: &[u8], path: &str) -> Result<Self, ManifestError> {
+        let path = || path.to_owned();
+        let value = serde_json::from_slice(bytes).map_err(|error| ManifestError::NotJson {
+            path: path(),
+            reason: error.to_string(),
+        })?;
+        let Value::Object(raw) = value else {
+            return Err(ManifestError::NotAMapping {
+                path: path(),
+                found: kind_of(&value),
+            });
+        };
+        let found = |key: &str| raw.get(key).map_or("absent".to_owned(), Value::to_string);
+        if !matches!(
+            raw.get("spec").and_then(Value::as_str),
+            Some("morton-hive/1" | "morton-hive/2")
+        ) {
+            return Err(ManifestError::UnknownSpec {
+                path: path(),
+                found: found("spec"),
+            });
+        }
+        let order = |key: &'static str| {
+            raw.get(key)
+                .and_then(Value::as_u64)
+                .and_then(|order| u8::try_from(order).ok())
+                .filter(|order| *order <= MAX_ORDER)
+                .ok_or_else(|| ManifestError::BadOrder {
+                    path: path(),
+                    key,
+                    found: found(key),
+                })
+        };
+        let (cell_order, shard_order) = (order("cell_order")?, order("shard_order")?);
+        if shard_order >= cell_order {
+            return Err(ManifestError::OrdersCross {
+                path: path(),
+                shard_order,
+                cell_order,
+            });
+        }
+        // Absent means 1; a null is a value, and not that one.
+        if raw
+            .get("path_grouping")
+            .is_some_and(|value| value.as_u64() != Some(1))
+        {
+            return Err(ManifestError::PathGrouping {
+                path: path(),
+                found: found("path_grouping"),
+            });
+        }
+        Ok(Self {
+            raw,
+            cell_order,
+            shard_order,
+            version: None,
+        })
+    }
+
+    /// Every key as it stands in the file, in its order.
+    pub fn raw(&self) -> &Map<String, Value> {
+        &self.raw
+    }
+
+    /// Which writing of the file this is, when it was read from a store.
+    pub fn version(&self) -> Option<&Version> {
+        self.version.as_ref()
+    }
+
+    /// The spec, `morton-hive/1` or `morton-hive/2`.
+    pub fn spec(&self) -> &str {
+        self.text("spec").unwrap_or_default()
+    }
+
+    /// Order of the cells, 1 to 29.
+    pub fn cell_order(&self) -> u8 {
+        self.cell_order
+    }
+
+    /// Order of the shards, 0 to 28 and below that of the cells.
+    pub fn shard_order(&self) -> u8 {
+        self.shard_order
+    }
+
+    /// The `temporal` block, when there is one.
+    pub fn temporal(&self) -> Option<&Value> {
+        self.raw.get("temporal").filter(|value| !value.is_null())
+    }
+
+    /// Whether leaves are named `{id}_{window}.zarr`: the manifest has a `temporal` block.
+    pub fn is_windowed(&self) -> bool {
+        self.temporal().is_some()
+    }
+
+    /// The dataset's short name.
+    pub fn short_name(&self) -> Option<&str> {
+        self.raw.get("dataset")?.get("short_name")?.as_str()
+    }
+
+    /// The semantic hash, 64 hex digits.
+    pub fn semantic_hash(&self) -> Option<&str> {
+        self.text("semantic_hash")
+    }
+
+    /// The `pyramid` block, unread.
+    pub fn pyramid(&self) -> Option<&Value> {
+        self.raw.get("pyramid")
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        self.raw.get(key)?.as_str()
+    }
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a mapping",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use object_store::memory::InMemory;
+
+    use super::*;
+    use crate::store::json::python_pretty;
+
+    const GOOD: &str = r#"{
+ "spec": "morton-hive/1",
+ "dataset": {
+  "short_name": "PLAIN",
+  "version": "1"
+ },
+ "mystery": [
+  1.0
+ ],
+ "cell_order": 6,
+ "shard_order": 4,
+ "path_grouping": 1,
+ "pyramid": {}
+}"#;
+
+    fn parse(text: &str) -> Result<Manifest, ManifestError> {
+        Manifest::parse(text.as_bytes(), "s3://b/x/morton_hive.json")
+    }
+
+    #[test]
+    fn a_manifest_is_read_and_keeps_its_bytes() {
+        let manifest = parse(GOOD).unwrap();
+        assert_eq!(manifest.spec(), "morton-hive/1");
+        assert_eq!((manifest.cell_order(), manifest.shard_order()), (6, 4));
+        assert_eq!(manifest.short_name(), Some("PLAIN"));
+        assert_eq!(manifest.semantic_hash(), None);
+        assert!(!manifest.is_windowed());
+        let again = python_pretty(&Value::Object(manifest.raw().clone()), 1);
+        assert_eq!(again, GOOD);
+        let windowed = GOOD.replace("\"mystery\"", "\"temporal\"");
+        assert!(parse(&windowed).unwrap().is_windowed());
+        let null = GOOD.replace("\"pyramid\": {}", "\"temporal\": null");
+        assert!(!parse(&null).unwrap().is_windowed());
+        assert!(parse(&GOOD.replace(" \"path_grouping\": 1,\n", "")).is_ok());
+    }
+
+    #[test]
+    fn every_refusal_names_the_file_and_a_cure() {
+        let cases = [
+            ("".to_owned(), "not JSON"),
+            ("{\"spec\":".to_owned(), "not JSON"),
+            ("[1]".to_owned(), "a list, not a mapping"),
+            ("null".to_owned(), "null, not a mapping"),
+            (GOOD.replace("hive/1", "hive/9"), "morton-hive/9"),
+            (GOOD.replace("\"spec\"", "\"sp\""), "absent"),
+            (
+                GOOD.replace("\"cell_order\": 6", "\"c\": 6"),
+                "`cell_order`: absent",
+            ),
+            (
+                GOOD.replace("\"cell_order\": 6", "\"cell_order\": \"6\""),
+                "`cell_order`: \"6\"",
+            ),
+            (
+                GOOD.replace("\"cell_order\": 6", "\"cell_order\": 6.5"),
+                "6.5",
+            ),
+            (
+                GOOD.replace("\"cell_order\": 6", "\"cell_order\": 30"),
+                "30",
+            ),
+            (
+                GOOD.replace("\"shard_order\": 4", "\"shard_order\": true"),
+                "`shard_order`: true",
+            ),
+            (
+                GOOD.replace("\"shard_order\": 4", "\"shard_order\": -1"),
+                "-1",
+            ),
+            (
+                GOOD.replace("\"shard_order\": 4", "\"shard_order\": 6"),
+                "shard_order 6 and cell_order 6",
+            ),
+            (
+                GOOD.replace("\"path_grouping\": 1", "\"path_grouping\": 2"),
+                "path_grouping 2",
+            ),
+            (
+                GOOD.replace("\"path_grouping\": 1", "\"path_grouping\": null"),
+                "path_grouping null",
+            ),
+        ];
+        for (text, expected) in cases {
+            let message = parse(&text).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message} lacks {expected}");
+            assert!(message.contains("`s3://b/x/morton_hive.json`"), "{message}");
+            assert!(
+                message.contains("; ") || message.contains(", so "),
+                "{message}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn an_absent_manifest_is_told_from_a_failed_read() {
+        let root = Root::new(Arc::new(InMemory::new()), "memory://x");
+        let error = Manifest::read(&root).await.unwrap_err();
+        assert!(matches!(error, ManifestError::Absent { .. }));
+        assert_eq!(error.kind(), FaultKind::NotFound);
+        root.put(MANIFEST_KEY, GOOD).await.unwrap();
+        let manifest = Manifest::read(&root).await.unwrap();
+        assert!(manifest.version().is_some());
+    }
+}
