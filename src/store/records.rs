@@ -1,0 +1,350 @@
+//! Discovery: which leaves a store has, by its run records (`format.md` section 2).
+//!
+//! One shallow LIST of the root finds the records; no tree is ever enumerated. A record
+//! that cannot be read costs a warning and the leaves only it knows of. A record that
+//! cannot be *fetched* is another matter and ends the discovery: going on would pass
+//! over leaves that are there.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+use parquet::schema::types::Type;
+
+use super::manifest::Manifest;
+use super::root::{Root, StoreError};
+use crate::error::FaultKind;
+
+/// Records fetched at once.
+const CONCURRENT_READS: usize = 8;
+
+/// Whole numbers up to here are exact in a float64 column.
+const EXACT_IN_F64: f64 = 9_007_199_254_740_992.0;
+
+/// Why discovery ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The root could not be listed.
+    #[error("the run records cannot be found: {0}")]
+    List(#[source] StoreError),
+    /// A record is there but could not be fetched.
+    #[error("a run record cannot be fetched: {0}")]
+    Fetch(#[source] StoreError),
+}
+
+impl RecordError {
+    /// What kind of fault this is.
+    pub fn kind(&self) -> FaultKind {
+        match self {
+            Self::List(error) | Self::Fetch(error) => error.kind(),
+        }
+    }
+}
+
+/// One leaf to look at.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkItem {
+    /// The shard's packed morton word.
+    pub shard: u64,
+    /// The window label; `None` on a store without windows.
+    pub window: Option<String>,
+}
+
+/// A word that names no shard of this store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SkippedWord {
+    /// The word as recorded.
+    pub word: u64,
+    /// Its order, `None` when it is no morton word at all.
+    pub order: Option<u8>,
+}
+
+/// What the run records say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Records {
+    /// The leaves, sorted, each once.
+    pub items: Vec<WorkItem>,
+    /// Shards of a windowed store for which a record names no window, sorted, each once:
+    /// list each one's node with [`windows_at`].
+    pub needs_window_listing: Vec<u64>,
+    /// Words whose order is not the shard order, sorted, each once.
+    pub skipped: Vec<SkippedWord>,
+    /// Names of the records that could not be read.
+    pub unreadable: Vec<String>,
+    /// Names of the records that were read.
+    pub read: Vec<String>,
+    /// Everything worth telling, in the order of the records' names. Not logged here.
+    pub warnings: Vec<String>,
+}
+
+impl Records {
+    /// Finds and reads every run record of the store.
+    ///
+    /// # Errors
+    /// When the root cannot be listed or a record cannot be fetched.
+    pub async fn read(root: &Root, manifest: &Manifest) -> Result<Self, RecordError> {
+        let listed = root.list_shallow("").await.map_err(RecordError::List)?;
+        let names: Vec<String> = listed
+            .objects
+            .into_iter()
+            .map(|object| object.key)
+            .filter(|key| key.starts_with("stats_") && key.ends_with(".parquet"))
+            .collect();
+        let parsed: Vec<_> = stream::iter(names)
+            .map(|name| async move {
+                let rows = match root.get(&name).await {
+                    Ok(bytes) => read_rows(bytes).await,
+                    // Retired between the listing and here.
+                    Err(error) if error.kind() == FaultKind::NotFound => Err(error.to_string()),
+                    Err(error) => return Err(RecordError::Fetch(error)),
+                };
+                Ok((name, rows))
+            })
+            .buffered(CONCURRENT_READS)
+            .try_collect()
+            .await?;
+        Ok(Self::gather(parsed, manifest))
+    }
+
+    fn gather(parsed: Vec<(String, Result<Rows, String>)>, manifest: &Manifest) -> Self {
+        let windowed = manifest.is_windowed();
+        let mut records = Self::default();
+        let mut items = BTreeSet::new();
+        let mut unlabelled = BTreeSet::new();
+        let mut skipped = BTreeSet::new();
+        for (name, rows) in parsed {
+            let rows = match rows {
+                Ok(rows) => rows,
+                Err(reason) => {
+                    records.warnings.push(format!(
+                        "run record `{name}` cannot be read and is passed over: {reason}"
+                    ));
+                    records.unreadable.push(name);
+                    continue;
+                }
+            };
+            let mut warn = |count: usize, what: &str| {
+                if count > 0 {
+                    records
+                        .warnings
+                        .push(format!("run record `{name}`: {count} {what}"));
+                }
+            };
+            let (mut foreign, mut bad_labels) = (0, 0);
+            for (shard, label) in rows.shards {
+                let order = order_of(shard);
+                if order != Some(manifest.shard_order()) {
+                    skipped.insert(SkippedWord { word: shard, order });
+                    foreign += 1;
+                    continue;
+                }
+                let window = match label {
+                    // `all` is how a label says that there is no window (`format.md` section 1).
+                    Some(label) if windowed && label != "all" => {
+                        if !is_window(&label) {
+                            bad_labels += 1;
+                            continue;
+                        }
+                        Some(label)
+                    }
+                    _ if windowed => {
+                        unlabelled.insert(shard);
+                        continue;
+                    }
+                    _ => None,
+                };
+                items.insert(WorkItem { shard, window });
+            }
+            warn(
+                rows.inexact,
+                "shard keys are stored as float64 and are not exact from 2^53 on; skipped",
+            );
+            warn(
+                foreign,
+                &format!(
+                    "shards are not of order {}; skipped",
+                    manifest.shard_order()
+                ),
+            );
+            warn(
+                bad_labels,
+                "window labels are not 1 to 32 letters, digits or hyphens; skipped",
+            );
+            records.read.push(name);
+        }
+        records.items = items.into_iter().collect();
+        records.needs_window_listing = unlabelled.into_iter().collect();
+        records.skipped = skipped.into_iter().collect();
+        records
+    }
+}
+
+/// What one record says: the successful rows that have a shard.
+#[derive(Debug, Default, PartialEq)]
+struct Rows {
+    shards: Vec<(u64, Option<String>)>,
+    /// Rows whose shard key a float64 cannot hold.
+    inexact: usize,
+}
+
+async fn read_rows(bytes: Bytes) -> Result<Rows, String> {
+    // Off the I/O threads, and a parser that trips over damaged bytes takes down only
+    // its own task.
+    match tokio::task::spawn_blocking(move || parse_rows(bytes)).await {
+        Ok(Ok(rows)) => Ok(rows),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn parse_rows(bytes: Bytes) -> Result<Rows, ParquetError> {
+    if bytes.is_empty() {
+        return Err(ParquetError::General("the file is empty".to_owned()));
+    }
+    let reader = SerializedFileReader::new(bytes)?;
+    let schema = reader.metadata().file_metadata().schema();
+    let wanted: Vec<_> = schema
+        .get_fields()
+        .iter()
+        .filter(|field| matches!(field.name(), "shard_key" | "success" | "window"))
+        .cloned()
+        .collect();
+    let has = |name: &str| wanted.iter().any(|field| field.name() == name);
+    if !has("shard_key") {
+        return Err(ParquetError::General(
+            "it has no column `shard_key`".to_owned(),
+        ));
+    }
+    let no_success_column = !has("success");
+    let columns = Type::group_type_builder(schema.name())
+        .with_fields(wanted)
+        .build()?;
+    let mut rows = Rows::default();
+    for row in reader.get_row_iter(Some(columns))? {
+        let row = row?;
+        let mut shard = Key::Absent;
+        let mut success = no_success_column;
+        let mut window = None;
+        for (name, field) in row.get_column_iter() {
+            match name.as_str() {
+                "shard_key" => shard = key(field),
+                "success" => success = is_true(field),
+                _ => window = label(field),
+            }
+        }
+        match shard {
+            _ if !success => {}
+            Key::Absent => {}
+            Key::Inexact => rows.inexact += 1,
+            Key::Word(word) => rows.shards.push((word, window)),
+        }
+    }
+    Ok(rows)
+}
+
+enum Key {
+    Absent,
+    Inexact,
+    Word(u64),
+}
+
+fn key(field: &Field) -> Key {
+    match *field {
+        Field::ULong(word) => Key::Word(word),
+        // A signed column holds the same 64 bits.
+        Field::Long(word) => Key::Word(word.cast_unsigned()),
+        Field::UInt(word) => Key::Word(word.into()),
+        Field::Double(word) if (0.0..EXACT_IN_F64).contains(&word) && word.fract() == 0.0 => {
+            // In range and whole, so the cast is exact.
+            Key::Word(word as u64)
+        }
+        // How pandas writes a missing value into a float column.
+        Field::Double(word) if word.is_nan() => Key::Absent,
+        Field::Double(_) => Key::Inexact,
+        _ => Key::Absent,
+    }
+}
+
+/// A null is no success: a run that reported nothing about a shard did not say it is done.
+fn is_true(field: &Field) -> bool {
+    match *field {
+        Field::Bool(success) => success,
+        Field::Byte(n) => n != 0,
+        Field::UByte(n) => n != 0,
+        Field::Int(n) => n != 0,
+        Field::Long(n) => n != 0,
+        Field::Float(x) => x == 1.0,
+        Field::Double(x) => x == 1.0,
+        _ => false,
+    }
+}
+
+fn label(field: &Field) -> Option<String> {
+    match field {
+        Field::Str(label) => Some(label.clone()),
+        Field::Bytes(label) => label.as_utf8().ok().map(str::to_owned),
+        _ => None,
+    }
+}
+
+/// The order of a packed word, `None` when it is none (`morton.md` sections 1.2, 1.4).
+fn order_of(word: u64) -> Option<u8> {
+    if !(1..=12).contains(&(word >> 60)) {
+        return None;
+    }
+    Some(match (word & 63) as u8 {
+        order @ 0..=27 => order,
+        area @ 28..=47 if (area - 28) % 5 == 0 => 28,
+        _ => 29,
+    })
+}
+
+/// Whether `label` is a window label, `[0-9A-Za-z-]{1,32}` (`format.md` section 1).
+pub fn is_window(label: &str) -> bool {
+    (1..=32).contains(&label.len())
+        && label
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+/// The windows of the shard at `node`, a key such as `1/1/2/1/3`, by one listing of it;
+/// sorted, each once.
+///
+/// Windows are taken from the sidecars, `2019.stats.json`, `2019.pyramid.stats.json` or
+/// `11213_2019.stats.json`, *and* from the leaves, `11213_2019.zarr`. A pass that was
+/// interrupted has left the sidecars of only some columns, so sidecars alone would hide
+/// the leaves that still lack one. `all` is no window, and neither is the shard's own id.
+///
+/// # Errors
+/// When the node cannot be listed.
+pub async fn windows_at(root: &Root, node: &str) -> Result<Vec<String>, StoreError> {
+    let listed = root.list_shallow(node).await?;
+    let name = |key: &str| key.rsplit('/').next().unwrap_or(key).to_owned();
+    let sidecars = listed.objects.iter().filter_map(|object| {
+        let name = object.name().strip_suffix(".stats.json")?;
+        Some(name.strip_suffix(".pyramid").unwrap_or(name).to_owned())
+    });
+    let leaves = listed.prefixes.iter().filter_map(|prefix| {
+        // Without an underscore it is a column or an overview.
+        let name = name(prefix).strip_suffix(".zarr")?.to_owned();
+        name.contains('_').then_some(name)
+    });
+    let id = node.replace('/', "");
+    let windows: BTreeSet<String> = sidecars
+        .chain(leaves)
+        .filter(|stem| *stem != id)
+        .map(|stem| match stem.split_once('_') {
+            Some((_, window)) => window.to_owned(),
+            None => stem,
+        })
+        .filter(|window| is_window(window) && window != "all")
+        .collect();
+    Ok(windows.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests;
