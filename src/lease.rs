@@ -58,6 +58,13 @@ enum Command {
     Release(oneshot::Sender<Result<Released, LeaseError>>),
 }
 
+/// What came in while a beat was under way.
+enum Interrupt {
+    None,
+    Stop,
+    Release(oneshot::Sender<Result<Released, LeaseError>>),
+}
+
 /// A running keeper. Dropping it ends the thread and leaves the lease to expire.
 pub struct BeatThread {
     root: String,
@@ -180,16 +187,15 @@ impl Keeper {
                 continue;
             }
             last_try = now;
-            // Not raced against the inbox: a beat cut off half way could land after the
-            // release that cut it off.
-            let result =
-                match tokio::time::timeout(self.pace.timeout, beat(&self.root, &self.held)).await {
-                    Ok(result) => result,
-                    Err(_) => Err(LeaseError::Keeper {
-                        root: self.root.url().to_owned(),
-                        reason: format!("no answer within {:?}", self.pace.timeout),
-                    }),
-                };
+            let (result, interrupt) = self.beat_once(&mut inbox).await;
+            match interrupt {
+                Interrupt::None => {}
+                Interrupt::Stop => return,
+                Interrupt::Release(answer) => {
+                    let _ = answer.send(release(&self.root, self.held.run_id()).await);
+                    return;
+                }
+            }
             failing = result.is_err();
             match result {
                 Ok(()) => self.tell(BeatEvent::Confirmed),
@@ -203,6 +209,32 @@ impl Keeper {
                     let error = self.held.ensure_fresh().err().unwrap_or(error);
                     tracing::error!(root = %self.root, error = %error, "lease ended");
                     self.tell(BeatEvent::Ended(error));
+                }
+            }
+        }
+    }
+
+    /// One beat, listening for commands meanwhile. A stop cuts it off; a release waits for
+    /// its end, because a beat cut off half way could land after the delete.
+    async fn beat_once(
+        &self,
+        inbox: &mut mpsc::UnboundedReceiver<Command>,
+    ) -> (Result<(), LeaseError>, Interrupt) {
+        let beat = tokio::time::timeout(self.pace.timeout, beat(&self.root, &self.held));
+        tokio::pin!(beat);
+        let mut interrupt = Interrupt::None;
+        loop {
+            tokio::select! {
+                result = &mut beat => {
+                    let result = result.unwrap_or_else(|_| Err(LeaseError::Keeper {
+                        root: self.root.url().to_owned(),
+                        reason: format!("no answer within {:?}", self.pace.timeout),
+                    }));
+                    return (result, interrupt);
+                }
+                command = inbox.recv(), if matches!(interrupt, Interrupt::None) => match command {
+                    Some(Command::Release(answer)) => interrupt = Interrupt::Release(answer),
+                    Some(Command::Stop) | None => return (Ok(()), Interrupt::Stop),
                 }
             }
         }

@@ -1,1 +1,196 @@
+use std::sync::{Arc, mpsc as std_mpsc};
 
+use object_store::memory::InMemory;
+
+use super::*;
+use crate::store::lease::{Claim, LEASE_KEY, Standing, acquire, show};
+use crate::time::SystemClock;
+use crate::time::testing::ScriptedClock;
+
+const TTL_S: u64 = 900;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn root() -> Root {
+    Root::new(Arc::new(InMemory::new()), "memory://hive")
+}
+
+fn pace() -> Pace {
+    Pace {
+        tick: Duration::from_millis(2),
+        ..Pace::for_ttl(Duration::from_secs(TTL_S))
+    }
+}
+
+async fn held(root: &Root, clock: Arc<ScriptedClock>) -> Held {
+    acquire(root, &Claim::new("us"), clock).await.unwrap().held
+}
+
+fn keep(root: &Root, held: &Held) -> (BeatThread, std_mpsc::Receiver<BeatEvent>) {
+    let (tell, events) = std_mpsc::channel();
+    let thread = BeatThread::spawn(root, held.clone(), pace(), move |event| {
+        let _ = tell.send(event);
+    })
+    .unwrap();
+    (thread, events)
+}
+
+async fn heartbeat(root: &Root) -> String {
+    match show(root).await.unwrap() {
+        Standing::Lease(record) => record.heartbeat_at().to_owned(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_usual_pace_leaves_room_for_two_failed_beats() {
+    let pace = Pace::for_ttl(Duration::from_secs(900));
+    assert_eq!(pace.every, Duration::from_secs(300));
+    assert_eq!(pace.retry, Duration::from_secs(5));
+    assert!(pace.every + 2 * pace.timeout + pace.retry < Duration::from_secs(900));
+    assert!(pace.tick <= Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn beats_land_while_every_other_thread_is_busy() {
+    // This test's only executor thread is blocked by the waiting itself.
+    let (root, clock) = (root(), Arc::new(ScriptedClock::at(100_000)));
+    let held = held(&root, clock.clone()).await;
+    let before = heartbeat(&root).await;
+    let (_thread, events) = keep(&root, &held);
+    for _ in 0..10 {
+        clock.advance(300);
+        assert!(matches!(
+            events.recv_timeout(PATIENCE).unwrap(),
+            BeatEvent::Confirmed
+        ));
+        assert!(held.is_fresh());
+    }
+    assert_ne!(heartbeat(&root).await, before);
+}
+
+#[tokio::test]
+async fn no_beat_comes_before_it_is_due() {
+    let (root, clock) = (root(), Arc::new(ScriptedClock::at(100_000)));
+    let held = held(&root, clock.clone()).await;
+    let (_thread, events) = keep(&root, &held);
+    clock.advance(299);
+    assert!(events.recv_timeout(Duration::from_millis(100)).is_err());
+}
+
+#[tokio::test]
+async fn a_suspended_machine_finds_its_lease_stale_and_leaves_it_alone() {
+    let (root, clock) = (root(), Arc::new(ScriptedClock::at(100_000)));
+    let held = held(&root, clock.clone()).await;
+    let before = heartbeat(&root).await;
+    let (_thread, events) = keep(&root, &held);
+    clock.suspend(TTL_S);
+    assert!(matches!(
+        events.recv_timeout(PATIENCE).unwrap(),
+        BeatEvent::Ended(LeaseError::Stale { .. })
+    ));
+    assert_eq!(heartbeat(&root).await, before);
+    clock.set_back(TTL_S);
+    assert!(!held.is_fresh());
+    assert!(events.recv_timeout(Duration::from_millis(50)).is_err());
+}
+
+#[tokio::test]
+async fn a_lost_lease_is_told_at_once_and_stays_with_its_new_holder() {
+    let (root, clock) = (root(), Arc::new(ScriptedClock::at(100_000)));
+    let held = held(&root, clock.clone()).await;
+    let (thread, events) = keep(&root, &held);
+    root.delete(LEASE_KEY).await.unwrap();
+    acquire(&root, &Claim::new("them"), clock.clone())
+        .await
+        .unwrap();
+    clock.advance(300);
+    match events.recv_timeout(PATIENCE).unwrap() {
+        BeatEvent::Ended(LeaseError::Lost { holder, .. }) => {
+            assert_eq!(holder.as_deref(), Some("them"));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(!held.is_fresh());
+    assert_eq!(
+        thread.release().await.unwrap(),
+        Released::NotOurs(Some("them".to_owned()))
+    );
+}
+
+#[tokio::test]
+async fn a_failed_beat_is_tried_again_soon() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::open(dir.path().to_str().unwrap()).unwrap();
+    let clock = Arc::new(ScriptedClock::at(100_000));
+    let held = held(&root, clock.clone()).await;
+    let (_thread, events) = keep(&root, &held);
+    // A lease that cannot be read: a loop of links gives an error of its own.
+    let (path, aside) = (dir.path().join(LEASE_KEY), dir.path().join("aside"));
+    std::fs::rename(&path, &aside).unwrap();
+    std::os::unix::fs::symlink(&path, &path).unwrap();
+    clock.advance(300);
+    assert!(matches!(
+        events.recv_timeout(PATIENCE).unwrap(),
+        BeatEvent::Failed(LeaseError::Store(_))
+    ));
+    assert!(held.is_fresh());
+    std::fs::rename(&aside, &path).unwrap();
+    clock.advance(5);
+    loop {
+        match events.recv_timeout(PATIENCE).unwrap() {
+            BeatEvent::Failed(_) => clock.advance(5),
+            BeatEvent::Confirmed => break,
+            BeatEvent::Ended(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_release_deletes_and_a_drop_does_not() {
+    let (root, clock) = (root(), Arc::new(ScriptedClock::at(100_000)));
+    let held = held(&root, clock.clone()).await;
+    drop(keep(&root, &held));
+    assert!(matches!(show(&root).await.unwrap(), Standing::Lease(_)));
+    let (thread, _events) = keep(&root, &held);
+    assert_eq!(thread.release().await.unwrap(), Released::Yes);
+    assert_eq!(show(&root).await.unwrap(), Standing::Free);
+}
+
+#[tokio::test]
+async fn a_panic_in_the_receiver_does_not_stop_the_beats() {
+    let (root, clock) = (root(), Arc::new(ScriptedClock::at(100_000)));
+    let held = held(&root, clock.clone()).await;
+    let (tell, events) = std_mpsc::channel();
+    let _thread = BeatThread::spawn(&root, held, pace(), move |_| {
+        let _ = tell.send(());
+        panic!("receiver");
+    })
+    .unwrap();
+    for _ in 0..2 {
+        clock.advance(300);
+        events.recv_timeout(PATIENCE).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_real_clock_keeps_a_short_lease_alive() {
+    let root = root();
+    let claim = Claim {
+        ttl_s: 1,
+        ..Claim::new("us")
+    };
+    let held = acquire(&root, &claim, Arc::new(SystemClock::new()))
+        .await
+        .unwrap()
+        .held;
+    let pace = Pace {
+        every: Duration::from_millis(100),
+        ..Pace::for_ttl(held.ttl())
+    };
+    let thread = BeatThread::spawn(&root, held.clone(), pace, |_| {}).unwrap();
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert!(held.is_fresh());
+    drop(thread);
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    assert!(!held.is_fresh());
+}

@@ -144,15 +144,42 @@ pub fn python_float(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
     }
-    let scientific = format!("{value:e}");
+    let shortest = format!("{value:e}");
+    let digits = shortest.split('e').next().map_or(1, count_digits);
+    // Of two shortest texts equally far from the value Rust takes the larger, Python the
+    // one with an even last digit. Rounding the value to as many digits does so too.
+    let even = format!("{value:.*e}", digits - 1);
+    let scientific = match even.parse::<f64>() {
+        Ok(parsed) if parsed == value => even,
+        _ => shortest,
+    };
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..16).contains(&exponent) {
-        // Rust's own form has no exponent at any size, and one digit after the point.
-        return format!("{value:?}");
+    if !(-4..16).contains(&exponent) {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs());
     }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs())
+    let (sign, mantissa) = match mantissa.strip_prefix('-') {
+        Some(mantissa) => ("-", mantissa),
+        None => ("", mantissa),
+    };
+    let digits = mantissa.replace('.', "");
+    match usize::try_from(exponent) {
+        // A negative exponent: zeros before the first digit.
+        Err(_) => {
+            let zeros = exponent.unsigned_abs() as usize - 1;
+            format!("{sign}0.{}{digits}", "0".repeat(zeros))
+        }
+        Ok(exponent) if exponent + 1 < digits.len() => {
+            let (whole, fraction) = digits.split_at(exponent + 1);
+            format!("{sign}{whole}.{fraction}")
+        }
+        Ok(exponent) => format!("{sign}{digits:0<width$}.0", width = exponent + 1),
+    }
+}
+
+fn count_digits(mantissa: &str) -> usize {
+    mantissa.bytes().filter(u8::is_ascii_digit).count()
 }
 
 #[cfg(test)]
@@ -164,6 +191,9 @@ mod tests {
 
     /// What `repr` of Python 3.11 printed.
     const FLOATS: &[(f64, &str)] = &[
+        // The value, …561.03125 and …669.25, is equally far from two shortest texts.
+        (-935584492561.0312, "-935584492561.0312"),
+        (802480486451669.2, "802480486451669.2"),
         (0.0, "0.0"),
         (-0.0, "-0.0"),
         (1.0, "1.0"),

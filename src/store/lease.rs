@@ -40,24 +40,8 @@ pub const SETTLE: Duration = Duration::from_secs(2);
 #[non_exhaustive]
 pub enum LeaseError {
     /// Another run holds a live lease.
-    #[error(
-        "`{root}` is being swept by run `{run_id}` (acquired {acquired_at}, last heartbeat {heartbeat_at}, \
-         ttl {ttl_s} s); wait for it to end, or, if it is known to be dead, try again after {claimable_at}"
-    )]
-    Live {
-        /// The root.
-        root: String,
-        /// The run that holds it.
-        run_id: String,
-        /// When it was acquired, as recorded.
-        acquired_at: String,
-        /// When it was last confirmed, as recorded.
-        heartbeat_at: String,
-        /// Seconds a heartbeat is good for.
-        ttl_s: u64,
-        /// The first second at which it may be claimed unless it is confirmed again.
-        claimable_at: String,
-    },
+    #[error("{0}")]
+    Live(Box<LiveLease>),
     /// The lease is of a kind this program does not know, so it cannot tell whether it is live.
     #[error(
         "the lease `sweep.lease.json` of `{root}` has the unknown spec {spec}; use a program that knows it, \
@@ -116,6 +100,39 @@ pub enum LeaseError {
     /// A request failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// A lease that another run holds and that must be waited for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveLease {
+    /// The root.
+    pub root: String,
+    /// The run that holds it.
+    pub run_id: String,
+    /// When it was acquired, as recorded.
+    pub acquired_at: String,
+    /// When it was last confirmed, as recorded.
+    pub heartbeat_at: String,
+    /// Seconds a heartbeat is good for.
+    pub ttl_s: u64,
+    /// The first second at which it may be claimed unless it is confirmed again.
+    pub claimable_at: String,
+}
+
+impl fmt::Display for LiveLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` is being swept by run `{}` (acquired {}, last heartbeat {}, ttl {} s); wait for it to \
+             end, or, if it is known to be dead, try again after {}",
+            self.root,
+            self.run_id,
+            self.acquired_at,
+            self.heartbeat_at,
+            self.ttl_s,
+            self.claimable_at
+        )
+    }
 }
 
 fn named(holder: Option<&str>) -> String {
@@ -405,7 +422,7 @@ async fn acquire_once(
 }
 
 fn live_error(root: &Root, found: &LeaseRecord) -> LeaseError {
-    LeaseError::Live {
+    LeaseError::Live(Box::new(LiveLease {
         root: root.url().to_owned(),
         run_id: found.run_id().to_owned(),
         acquired_at: found.acquired_at().to_owned(),
@@ -414,7 +431,7 @@ fn live_error(root: &Root, found: &LeaseRecord) -> LeaseError {
         claimable_at: found
             .live_until()
             .map_or_else(String::new, |until| iso(until.saturating_add(1))),
-    }
+    }))
 }
 
 /// Refuses a root whose lease another run holds, without asking for it.
@@ -530,10 +547,10 @@ pub async fn beat(root: &Root, held: &Held) -> Result<(), LeaseError> {
                     op: Op::Replace,
                     key: LEASE_KEY.to_owned(),
                     root: root.url().to_owned(),
-                    source: object_store::Error::AlreadyExists {
+                    source: Box::new(object_store::Error::AlreadyExists {
                         path: LEASE_KEY.to_owned(),
                         source: reason,
-                    },
+                    }),
                 }));
             }
             Err(held.lose(seen.standing.holder()))

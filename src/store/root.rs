@@ -173,7 +173,7 @@ pub struct StoreError {
     /// Under which root.
     pub root: String,
     /// What the store answered.
-    pub source: object_store::Error,
+    pub source: Box<object_store::Error>,
 }
 
 impl fmt::Display for StoreError {
@@ -673,7 +673,7 @@ impl Root {
     /// # Errors
     /// Any failure but an absent object.
     pub async fn get_if_present(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
-        Ok(present(self.get(key).await)?)
+        present(self.get(key).await)
     }
 
     /// The whole object at `key` and which writing of it that is.
@@ -748,7 +748,8 @@ impl Root {
         if size == 0 {
             return Ok((Bytes::new(), 0));
         }
-        let mut parts = self.get_ranges(key, &[start..size]).await?;
+        let tail = start..size;
+        let mut parts = self.get_ranges(key, std::slice::from_ref(&tail)).await?;
         Ok((parts.pop().unwrap_or_default(), size))
     }
 
@@ -783,7 +784,7 @@ impl Root {
     /// # Errors
     /// Any failure but an absent object.
     pub async fn head_if_present(&self, key: &str) -> Result<Option<Entry>, StoreError> {
-        Ok(present(self.head(key).await)?)
+        present(self.head(key).await)
     }
 
     async fn fetch(
@@ -1116,7 +1117,7 @@ impl Root {
             op,
             key: key.to_owned(),
             root: self.0.url.clone(),
-            source,
+            source: Box::new(source),
         }
     }
 
