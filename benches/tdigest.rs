@@ -3,6 +3,11 @@
 //! One leaf is 4^8 cells of about 15 rows, folded into three groups as a column folds them: 256 cells
 //! to one, then four, then four.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark that cannot fold has nothing to measure"
+)]
+
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

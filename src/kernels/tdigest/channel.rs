@@ -199,14 +199,14 @@ mod tests {
 
     #[test]
     fn points_are_kept_alone_and_become_areas_together() {
-        let point = ROOT | 48 + 7;
-        let cell = ROOT | 29 + 5 + 3;
+        let point = ROOT | (48 + 7);
+        let cell = ROOT | (29 + 5 + 3);
         assert_eq!(join(Channel::Locations, &[point]), Ok(point));
         assert_eq!(join(Channel::Locations, &[point, point]), Ok(cell));
         assert_eq!(join(Channel::Locations, &[cell, point]), Ok(cell));
         assert_eq!(
-            join(Channel::Locations, &[point, ROOT | 48 + 6]),
-            Ok(ROOT | 28 + 5)
+            join(Channel::Locations, &[point, ROOT | (48 + 6)]),
+            Ok(ROOT | (28 + 5))
         );
         assert_eq!(join(Channel::Locations, &[point, ROOT | 48]), Ok(ROOT | 27));
     }

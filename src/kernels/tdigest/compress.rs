@@ -32,9 +32,10 @@ impl Compressor {
         column: &mut DigestColumn,
     ) -> Result<(), DigestError> {
         let total = self.spread(rows);
+        let cumulative = &self.cumulative[..rows.len()];
         let mut start = 0;
         while start < rows.len() {
-            let end = scale.centroid_end(&self.cumulative, total, start);
+            let end = scale.centroid_end(cumulative, total, start);
             let weight = segment_sum(&self.weights[start..end]);
             let mean = segment_sum(&self.products[start..end]) / weight;
             column.payload.write(&row_bytes(mean as f32, weight as f32));
@@ -54,9 +55,10 @@ impl Compressor {
 
     /// Fills the arrays and returns the total weight.
     fn spread<const N: usize>(&mut self, rows: &[Row<N>]) -> f64 {
-        self.products.resize(rows.len(), 0.0);
-        self.weights.resize(rows.len(), 0.0);
-        self.cumulative.resize(rows.len(), 0.0);
+        for quantity in [&mut self.products, &mut self.weights, &mut self.cumulative] {
+            // Never shortened, so that a long run after a short one has nothing to clear.
+            quantity.resize(quantity.len().max(rows.len()), 0.0);
+        }
         let mut total = 0.0;
         for (((row, product), weight), sum) in rows
             .iter()
@@ -91,7 +93,7 @@ fn segment_sum(values: &[f64]) -> f64 {
 mod tests {
     use super::super::reference::{self, DELTAS};
     use super::super::row::read_cell;
-    use super::super::sort::sort_run;
+    use super::super::sort::Sorter;
     use super::*;
     use proptest::prelude::*;
 
@@ -108,7 +110,7 @@ mod tests {
             for index in 0..source.len() {
                 read_cell::<3>(source.cell(index), channels, &mut run).unwrap();
             }
-            sort_run(&mut run, true);
+            Sorter::default().sort(&mut run, true);
             run.pop();
 
             let mut column = DigestColumn::new(channels);

@@ -1,15 +1,12 @@
-//! The order of the work: which rows are in memory, and when they are merged.
+//! The folds others call: streaming over levels, and flat.
 
 use super::cell::{Channels, DigestCell, DigestColumn};
-use super::compress::Compressor;
 use super::error::DigestError;
-use super::merge::merge;
-use super::row::{Row, read_cell, write_rows};
+use super::level::LevelFold;
 use super::scale::Scale;
-use super::sort::sort_run;
 
-/// Cells of one group that make one cell of the next coarser group.
-const CHILDREN: usize = 4;
+/// Finest order there is; four to this power still counts cells in a `usize`.
+const MAX_ORDER: u8 = 29;
 
 /// Folds source digests, cell by cell in cell order, into every group from the finest to a coarsest one.
 ///
@@ -46,8 +43,8 @@ impl DigestFold {
     /// `delta` is the fold budget in steps of the k-scale; `channels` are the companions every cell has.
     ///
     /// # Errors
-    /// When `delta` is not a positive finite number, or when the groups are none, not below the source
-    /// cells or not contiguous.
+    /// When `delta` is not a positive finite number, or when there are no groups, or when they are not below
+    /// the source cells or not contiguous, or when the source cells are of no order there is.
     pub fn new(
         delta: f64,
         channels: Channels,
@@ -59,13 +56,13 @@ impl DigestFold {
             groups: groups.to_vec(),
         };
         let finest = *groups.first().ok_or_else(refused)?;
-        let contiguous = groups.windows(2).all(|pair| pair[1] + 1 == pair[0]);
-        if finest >= source_order || !contiguous {
+        let contiguous = groups
+            .windows(2)
+            .all(|pair| pair[0].checked_sub(1) == Some(pair[1]));
+        if finest >= source_order || source_order > MAX_ORDER || !contiguous {
             return Err(refused());
         }
-        let per_target = 1_usize
-            .checked_shl(2 * u32::from(source_order - finest))
-            .ok_or_else(refused)?;
+        let per_target = 1 << (2 * (source_order - finest));
         Self::with_levels(delta, channels, per_target, groups.len() - 1)
     }
 
@@ -111,15 +108,16 @@ impl DigestFold {
 
     /// What has been folded so far: one column per group, finest first, with the cells that are complete.
     pub fn columns(&self) -> &[DigestColumn] {
-        with_lanes!(&self.0, fold => &fold.columns)
+        with_lanes!(&self.0, fold => fold.columns())
     }
 
-    /// The folded columns: one per group, finest first.
+    /// Takes the folded columns: one per group, finest first. The fold is then ready for the cells of
+    /// another leaf, and keeps its memory for them.
     ///
     /// # Errors
     /// When the cells that were pushed do not fill the last cell of the coarsest group.
-    pub fn finish(self) -> Result<Vec<DigestColumn>, DigestError> {
-        with_lanes!(self.0, fold => fold.finish())
+    pub fn finish(&mut self) -> Result<Vec<DigestColumn>, DigestError> {
+        with_lanes!(&mut self.0, fold => fold.finish())
     }
 }
 
@@ -143,172 +141,6 @@ pub fn fold_flat(
     }
     let mut columns = fold.finish()?;
     Ok(columns.pop().unwrap_or_else(|| DigestColumn::new(channels)))
-}
-
-/// Rows that belong to one cell, sorted and followed by a sentinel once all are there.
-#[derive(Debug, Default)]
-struct Run<const N: usize> {
-    rows: Vec<Row<N>>,
-    /// Number of source cells the rows come from.
-    sources: usize,
-    negative_zero: bool,
-}
-
-impl<const N: usize> Run<N> {
-    fn clear(&mut self) {
-        self.rows.clear();
-        self.sources = 0;
-        self.negative_zero = false;
-    }
-
-    /// The rows of a run that has its sentinel.
-    fn sorted(&self) -> &[Row<N>] {
-        self.rows.split_last().map_or(&[], |(_, rows)| rows)
-    }
-
-    /// Makes this run the merge of two sorted ones, of equal rows those of `a` first.
-    fn merge(&mut self, a: &Self, b: &Self) {
-        self.sources = a.sources + b.sources;
-        self.negative_zero = a.negative_zero || b.negative_zero;
-        if self.negative_zero {
-            merge::<N, true>(&a.rows, &b.rows, &mut self.rows);
-        } else {
-            merge::<N, false>(&a.rows, &b.rows, &mut self.rows);
-        }
-    }
-}
-
-/// A cell of a group that waits for the runs of its children.
-#[derive(Debug)]
-struct Level<const N: usize> {
-    children: [Run<N>; CHILDREN],
-    filled: usize,
-}
-
-/// [`DigestFold`] for rows of `N` lanes.
-#[derive(Debug)]
-struct LevelFold<const N: usize> {
-    scale: Scale,
-    channels: Channels,
-    /// Source cells of one cell of the finest group.
-    per_target: usize,
-    /// Source cells pushed in total.
-    pushed: usize,
-    /// The run at hand: first the rows of a finest cell as they come, then what goes up the levels.
-    current: Run<N>,
-    /// The groups but the finest, finest first.
-    levels: Vec<Level<N>>,
-    halves: [Run<N>; 2],
-    compressor: Compressor,
-    columns: Vec<DigestColumn>,
-}
-
-fn empty_run<const N: usize>() -> Run<N> {
-    Run {
-        rows: Vec::new(),
-        sources: 0,
-        negative_zero: false,
-    }
-}
-
-impl<const N: usize> LevelFold<N> {
-    fn new(scale: Scale, channels: Channels, per_target: usize, coarser: usize) -> Self {
-        let level = |_| Level {
-            children: std::array::from_fn(|_| empty_run()),
-            filled: 0,
-        };
-        Self {
-            scale,
-            channels,
-            per_target,
-            pushed: 0,
-            current: empty_run(),
-            levels: (0..coarser).map(level).collect(),
-            halves: std::array::from_fn(|_| empty_run()),
-            compressor: Compressor::default(),
-            columns: vec![DigestColumn::new(channels); coarser + 1],
-        }
-    }
-
-    fn push_cell(&mut self, cell: DigestCell<'_>) -> Result<(), DigestError> {
-        let read = read_cell(cell, self.channels, &mut self.current.rows)?;
-        self.current.sources += usize::from(read.count > 0);
-        self.current.negative_zero |= read.negative_zero;
-        self.pushed += 1;
-        if self.pushed.is_multiple_of(self.per_target) {
-            self.close_finest()?;
-            self.carry_up()?;
-        }
-        Ok(())
-    }
-
-    /// Sorts the gathered rows and folds them into the next cell of the finest group.
-    fn close_finest(&mut self) -> Result<(), DigestError> {
-        let column = &mut self.columns[0];
-        let run = &mut self.current;
-        if run.sources < 2 {
-            // The rows still stand as the one source cell has them, if there is one.
-            write_rows(&run.rows, column);
-        }
-        sort_run(&mut run.rows, run.negative_zero);
-        if run.sources < 2 {
-            return Ok(());
-        }
-        self.compressor
-            .compress(run.sorted(), self.channels, &self.scale, column)
-    }
-
-    /// Hands the run to the next coarser group, and on to the one after as often as four are complete.
-    fn carry_up(&mut self) -> Result<(), DigestError> {
-        for (index, level) in self.levels.iter_mut().enumerate() {
-            std::mem::swap(&mut self.current, &mut level.children[level.filled]);
-            level.filled += 1;
-            if level.filled < CHILDREN {
-                break;
-            }
-            level.filled = 0;
-            let [a, b, c, d] = &level.children;
-            let [left, right] = &mut self.halves;
-            left.merge(a, b);
-            right.merge(c, d);
-            self.current.merge(left, right);
-            let (finer, coarser) = self.columns.split_at_mut(index + 1);
-            let column = &mut coarser[0];
-            if self.current.sources < 2 {
-                copy_only_child(&finer[index], column);
-            } else {
-                self.compressor.compress(
-                    self.current.sorted(),
-                    self.channels,
-                    &self.scale,
-                    column,
-                )?;
-            }
-        }
-        self.current.clear();
-        Ok(())
-    }
-
-    fn finish(self) -> Result<Vec<DigestColumn>, DigestError> {
-        let per_target = self.per_target << (2 * self.levels.len());
-        if !self.pushed.is_multiple_of(per_target) {
-            return Err(DigestError::CellCount {
-                cells: self.pushed,
-                per_target,
-            });
-        }
-        Ok(self.columns)
-    }
-}
-
-/// Appends a cell that is the only non-empty one of the last four of `finer`, or empty.
-fn copy_only_child(finer: &DigestColumn, column: &mut DigestColumn) {
-    let children = finer.len() - CHILDREN..finer.len();
-    let only = children
-        .clone()
-        .find(|&index| !finer.payload.is_empty_cell(index))
-        .unwrap_or(children.start);
-    column.push(finer.cell(only));
 }
 
 #[cfg(test)]
@@ -419,7 +251,17 @@ mod tests {
 
     #[test]
     fn groups_that_do_not_descend_by_one_are_refused() {
-        for groups in [&[][..], &[3], &[4], &[2, 0], &[1, 2], &[2, 2]] {
+        assert!(DigestFold::new(20.0, Channels::default(), 30, &[29]).is_err());
+        for groups in [
+            &[][..],
+            &[3],
+            &[4],
+            &[255],
+            &[2, 0],
+            &[1, 2],
+            &[2, 2],
+            &[0, 255],
+        ] {
             let fold = DigestFold::new(20.0, Channels::default(), 3, groups);
             assert!(
                 matches!(fold, Err(DigestError::Groups { .. })),
@@ -448,6 +290,21 @@ mod tests {
         let column = reference::column(&cells, Channels::default());
         assert_eq!(fold_flat(&column, 4, 20.0), Err(expected));
         assert!(fold_flat(&column, 0, 20.0).is_err());
+    }
+
+    #[test]
+    fn a_finished_fold_is_ready_for_another_leaf() {
+        let channels = Channels::default();
+        let cells = |mean: f32| vec![vec![(mean, 1.0, 0, 0), (mean + 1.0, 2.0, 0, 0)]; 16];
+        let mut fold = DigestFold::new(3.0, channels, 2, &[1, 0]).unwrap();
+        for leaf in [cells(1.0), cells(-7.0)] {
+            let source = reference::column(&leaf, channels);
+            for index in 0..source.len() {
+                fold.push_cell(source.cell(index)).unwrap();
+            }
+            let expected = stream(&leaf, channels, 3.0, 2, &[1, 0]);
+            assert_eq!(fold.finish(), expected);
+        }
     }
 
     #[test]

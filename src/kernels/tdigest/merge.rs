@@ -35,10 +35,10 @@ pub(super) fn merge<const N: usize, const SIGNED: bool>(
     let (out3, tail) = rest.split_at_mut(part);
     let mut cursor0 = Cursor { a: 0, b: 0 };
     for (((row0, row1), row2), row3) in out0.iter_mut().zip(out1).zip(out2).zip(out3) {
-        *row0 = cursor0.next::<N, SIGNED>(a, b);
-        *row1 = cursors[0].next::<N, SIGNED>(a, b);
-        *row2 = cursors[1].next::<N, SIGNED>(a, b);
-        *row3 = cursors[2].next::<N, SIGNED>(a, b);
+        *row0 = *cursor0.next::<N, SIGNED>(a, b);
+        *row1 = *cursors[0].next::<N, SIGNED>(a, b);
+        *row2 = *cursors[1].next::<N, SIGNED>(a, b);
+        *row3 = *cursors[2].next::<N, SIGNED>(a, b);
     }
     merge_from::<N, SIGNED>(a, b, cursors[2], tail);
 }
@@ -50,7 +50,7 @@ fn merge_from<const N: usize, const SIGNED: bool>(
     out: &mut [Row<N>],
 ) {
     for row in out {
-        *row = cursor.next::<N, SIGNED>(a, b);
+        *row = *cursor.next::<N, SIGNED>(a, b);
     }
 }
 
@@ -65,9 +65,13 @@ impl Cursor {
     /// Takes the smaller of the two next rows. A run that is used up shows its sentinel, which is
     /// never smaller, so nothing but the outcome of the comparison decides.
     #[inline(always)]
-    fn next<const N: usize, const SIGNED: bool>(&mut self, a: &[Row<N>], b: &[Row<N>]) -> Row<N> {
-        let (x, y) = (a[self.a], b[self.b]);
-        let second = is_less::<N, SIGNED>(&y, &x);
+    fn next<'a, const N: usize, const SIGNED: bool>(
+        &mut self,
+        a: &'a [Row<N>],
+        b: &'a [Row<N>],
+    ) -> &'a Row<N> {
+        let (x, y) = (&a[self.a], &b[self.b]);
+        let second = is_less::<N, SIGNED>(y, x);
         self.a += usize::from(!second);
         self.b += usize::from(second);
         std::hint::select_unpredictable(second, y, x)

@@ -14,13 +14,14 @@
 //! | `sort`, `merge` | rows of many cells into one sorted run |
 //! | `scale`, `compress` | where centroids end; a sorted run into a digest |
 //! | `channel` | what becomes of companion words |
-//! | `fold` | the order of the work: streaming over levels, or flat |
+//! | `level`, `fold` | the order of the work; the folds that others call |
 
 mod cell;
 mod channel;
 mod compress;
 mod error;
 mod fold;
+mod level;
 mod merge;
 mod row;
 mod scale;

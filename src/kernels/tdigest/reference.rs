@@ -83,7 +83,7 @@ fn path(word: u64) -> (u64, Vec<u64>) {
         0..28 => digits.truncate(suffix as usize),
         28..48 => {
             digits.push((suffix - 28) / 5);
-            if (suffix - 28) % 5 > 0 {
+            if !(suffix - 28).is_multiple_of(5) {
                 digits.push((suffix - 28) % 5 - 1);
             }
         }

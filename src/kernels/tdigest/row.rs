@@ -38,17 +38,21 @@ pub(super) fn key<const N: usize, const SIGNED: bool>(row: &Row<N>) -> Row<N> {
 }
 
 /// Whether `x` belongs before `y`; rows that are equal keep the order of their cells.
-///
-/// A subtraction of multi-word integers whose last borrow is the answer: the same instructions
-/// whatever the rows hold, since in a merge no branch on the data is predictable.
 #[inline(always)]
 pub(super) fn is_less<const N: usize, const SIGNED: bool>(x: &Row<N>, y: &Row<N>) -> bool {
-    let (x, y) = (key::<N, SIGNED>(x), key::<N, SIGNED>(y));
-    let mut borrow = false;
-    for lane in (0..N).rev() {
-        (_, borrow) = x[lane].borrowing_sub(y[lane], borrow);
+    let (first, second) = (key::<N, SIGNED>(x)[0], key::<N, SIGNED>(y)[0]);
+    if N > 1 && first == second {
+        return words_are_less(x, y);
     }
-    borrow
+    first < second
+}
+
+/// [`is_less`] of rows of equal mean and weight. Out of line, so that the common case stays free of branches
+/// on data that no processor can foresee.
+#[cold]
+#[inline(never)]
+fn words_are_less<const N: usize>(x: &Row<N>, y: &Row<N>) -> bool {
+    x[1..] < y[1..]
 }
 
 #[inline(always)]

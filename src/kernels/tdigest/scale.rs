@@ -45,7 +45,8 @@ impl Scale {
         self.delta * ((2.0 * q.clamp(0.0, 1.0) - 1.0).asin() / PI + 0.5)
     }
 
-    /// The row before which a centroid ends that starts with row `start`, given the running sum of the weights.
+    /// The row before which a centroid ends that starts with row `start`, given the running sum of the
+    /// weights.
     ///
     /// That is the first row after `start` whose right edge is more than one step right of the
     /// centroid's left edge, or else the number of rows.
@@ -78,7 +79,8 @@ impl Scale {
         0.5 + 0.5 * (p * self.step_cos + cos * self.step_sin)
     }
 
-    /// The first row at or after `row` that lies more than one step right of `left`, by the edges as numpy computes them.
+    /// The first row at or after `row` that lies more than one step right of quantile `left`, by the
+    /// edges as numpy computes them; rows above weight `certain` need no look.
     #[inline(never)]
     fn first_beyond(
         &self,
