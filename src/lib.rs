@@ -39,7 +39,7 @@ mod work;
 
 pub use error::{AbortReason, Error, FaultKind, LeafFault};
 pub use messages::{Event, LeafRef, Reason};
-pub use report::{Counts, Ending, FailedLeaf, Report};
+pub use report::{Bytes, Counts, Ending, FailedLeaf, Report};
 pub use settings::{Settings, SettingsError};
 pub use store::Root;
 pub use upgrade::{Stop, Upgrade, UpgradeHandle};

@@ -64,6 +64,15 @@ pub struct Counts {
     pub planned: u64,
 }
 
+/// Bytes of leaves and columns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Bytes {
+    /// Received from the store, metadata and all.
+    pub read: u64,
+    /// Of the columns written.
+    pub written: u64,
+}
+
 /// One failed leaf.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FailedLeaf {
@@ -130,8 +139,8 @@ pub struct Report {
     pub failed_leaves: Vec<FailedLeaf>,
     /// Requests by class, retries included.
     pub requests: Requests,
-    /// Bytes of the columns written.
-    pub bytes_of_columns: u64,
+    /// Bytes moved.
+    pub bytes: Bytes,
     /// The most bytes of leaves that were in flight at once.
     pub peak_in_flight_bytes: u64,
     /// Wall-clock seconds from admission to the end.
@@ -156,7 +165,7 @@ impl Report {
             verdicts: BTreeMap::new(),
             failed_leaves: Vec::new(),
             requests: Requests::default(),
-            bytes_of_columns: 0,
+            bytes: Bytes::default(),
             peak_in_flight_bytes: 0,
             seconds: 0.0,
             warnings: Vec::new(),

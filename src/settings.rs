@@ -50,7 +50,7 @@ pub struct Settings {
 #[non_exhaustive]
 pub enum SettingsError {
     /// The text is not TOML, or has an unknown key or a value of another type.
-    #[error("settings are not usable: {0}")]
+    #[error("not usable: {0}")]
     Toml(#[from] toml::de::Error),
     /// A size cannot be read.
     #[error(

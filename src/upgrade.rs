@@ -14,7 +14,7 @@ use crate::budget::MemoryBudget;
 use crate::error::{AbortReason, Error};
 use crate::messages::{AbortPass, Event};
 use crate::pyramid::Declaration;
-use crate::report::{Ending, Report, Tally};
+use crate::report::{Bytes, Ending, Report, Tally};
 use crate::settings::Settings;
 use crate::store::manifest::Manifest;
 use crate::store::records::Records;
@@ -256,7 +256,10 @@ fn report(pass: &Pass, tally: Tally, outcome: Ending, started: Instant) -> Repor
         verdicts: tally.reasons,
         failed_leaves: tally.failed_leaves,
         requests: pass.root.tally(),
-        bytes_of_columns: tally.bytes_of_columns,
+        bytes: Bytes {
+            read: pass.root.tally().bytes_read,
+            written: tally.bytes_of_columns,
+        },
         peak_in_flight_bytes: pass.budget.peak(),
         seconds: started.elapsed().as_secs_f64(),
         warnings: tally.warnings,

@@ -19,9 +19,10 @@ use crate::store::leaf::{OpenLeaf, Window};
 use crate::store::leaf_error::{LeafError, LeafProblem};
 use crate::store::template::ColumnTemplate;
 
-/// A byte of decoded payload becomes a byte of rows, which are resident beside the
-/// bytes themselves, the runs they are merged from and the merged run.
-const RESIDENT_PER_DECODED_BYTE: u64 = 4;
+/// A byte of decoded digests becomes a byte of rows. Resident beside the decoded bytes
+/// are the runs of all levels and their merges, and the sums of the cell being compressed:
+/// measured at ten to twelve bytes for each byte decoded.
+const RESIDENT_PER_DECODED_BYTE: u64 = 12;
 
 /// Windows fetched and not yet taken by the fold thread.
 const WINDOWS_AHEAD: usize = 1;

@@ -46,6 +46,8 @@ pub(super) enum Command {
     /// Example: zagg-stream upgrade /data/product
     Upgrade(PassArgs),
     /// Look at the sweep lease of a store, or give it back.
+    ///
+    /// Example: zagg-stream lease show s3://bucket/product
     #[command(subcommand)]
     Lease(LeaseCommand),
     /// Write a small real store to try an upgrade on.

@@ -90,7 +90,7 @@ fn standing_json(standing: &Standing) -> serde_json::Value {
 
 fn standing_text(standing: &Standing) -> String {
     match standing {
-        Standing::Free => "free: nobody holds the lease".to_owned(),
+        Standing::Free => "no lease: nobody is writing to the store".to_owned(),
         Standing::Debris => {
             "no lease but an unreadable object in its place; the next pass claims it".to_owned()
         }

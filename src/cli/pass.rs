@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use super::args::PassArgs;
 use super::output;
 use crate::error::Error;
+use crate::kernels::words::decimal;
 use crate::report::{Ending, Report};
-use crate::settings::{Settings, SettingsError};
+use crate::settings::Settings;
 use crate::store::Root;
 use crate::upgrade::{Stop, Upgrade};
 
@@ -25,7 +26,7 @@ pub(super) async fn run(command: &str, args: PassArgs) -> ExitCode {
     };
     if args.json {
         output::print_json(command, &report);
-    } else {
+    } else if report.outcome != Ending::Refused {
         output::print(summary(command, &report).trim_end());
     }
     if let Some(error) = &report.error {
@@ -83,8 +84,10 @@ fn settings(args: &PassArgs) -> Result<Settings, String> {
             .map_err(|error| format!("cannot read settings `{}`: {error}", path.display()))?,
         None => String::new(),
     };
-    let mut settings =
-        Settings::from_toml(&file).map_err(|error: SettingsError| error.to_string())?;
+    let mut settings = Settings::from_toml(&file).map_err(|error| match &args.settings {
+        Some(path) => format!("settings `{}`: {error}", path.display()),
+        None => error.to_string(),
+    })?;
     if let Some(law) = args.fold_law {
         settings.fold_law = law;
     }
@@ -93,6 +96,9 @@ fn settings(args: &PassArgs) -> Result<Settings, String> {
     }
     if let Some(in_flight) = args.max_in_flight {
         settings.max_in_flight = in_flight as usize;
+    }
+    for shard in &args.shards {
+        decimal::parse(shard).map_err(|error| format!("--shards `{shard}`: {error}"))?;
     }
     settings.force = args.force;
     settings.dry_run = args.dry_run;
@@ -105,7 +111,7 @@ fn summary(command: &str, report: &Report) -> String {
     let mut text = String::new();
     // Writing to a String does not fail, here and below.
     let _ = writeln!(text, "{command} {}: {}", report.root, headline(report));
-    if report.outcome != Ending::Refused && report.outcome != Ending::NothingToDo {
+    if report.outcome != Ending::NothingToDo {
         let _ = write!(text, "{}", figures(report));
     }
     for warning in &report.warnings {
@@ -163,13 +169,12 @@ fn figures(report: &Report) -> String {
         let _ = writeln!(text, "  due: {count} {}", reason.as_str());
     }
     let seconds = report.seconds.max(f64::MIN_POSITIVE);
-    let requests = &report.requests;
     let _ = writeln!(
         text,
         "  {} of columns, {} read in {} requests, {:.1} leaves/s, {:.1} s, peak {} in flight",
-        bytes(report.bytes_of_columns),
-        bytes(requests.bytes_read),
-        requests.requests(),
+        bytes(report.bytes.written),
+        bytes(report.bytes.read),
+        report.requests.requests(),
         (counts.written + counts.current) as f64 / seconds,
         report.seconds,
         bytes(report.peak_in_flight_bytes),
@@ -192,8 +197,7 @@ fn next(report: &Report) -> &'static str {
         Ending::Failed => {
             "repair the leaves named above, then run the same command again; it skips what is current"
         }
-        Ending::Refused => "do what the error says, then run the same command again",
-        Ending::Aborted => {
+        Ending::Refused | Ending::Aborted => {
             "do what the error says, then run the same command again; what is written is complete"
         }
         Ending::Interrupted => "run the same command again to go on; what is written is complete",

@@ -217,7 +217,7 @@ impl<'a> ColumnFold<'a> {
 /// the last of them, the boundary's.
 fn digest_columns(
     plan: &FoldPlan,
-    fold: DigestFold,
+    mut fold: DigestFold,
     budget: f64,
 ) -> Result<Vec<FieldCells>, DigestError> {
     let mut columns = fold.finish()?;
