@@ -102,9 +102,9 @@ pub(super) enum LeaseCommand {
     ///
     /// Example: zagg-stream lease show s3://bucket/product
     Show(LeaseArgs),
-    /// Remove the lease of a run that is known to be dead.
+    /// Remove an expired lease, or that of a run that is known to be dead.
     ///
-    /// Example: zagg-stream lease release s3://bucket/product --run-id 6f1c…
+    /// Example: zagg-stream lease release s3://bucket/product
     Release(ReleaseArgs),
 }
 
@@ -121,9 +121,9 @@ pub(super) struct LeaseArgs {
 pub(super) struct ReleaseArgs {
     #[command(flatten)]
     pub lease: LeaseArgs,
-    /// The run whose lease it is, as `lease show` names it.
+    /// The run whose lease it is, as `lease show` names it; needed when it is live.
     #[arg(long, value_name = "ID")]
-    pub run_id: String,
+    pub run_id: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]
