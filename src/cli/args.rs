@@ -130,10 +130,10 @@ pub(super) struct ReleaseArgs {
 pub(super) struct DemoArgs {
     /// Directory of the new store; it must not exist, or be empty.
     pub dir: PathBuf,
-    /// Number of leaves.
+    /// Number of leaves; their shards are at order 4, or 5 when there are more than 3072.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     pub leaves: u32,
-    /// Order of a leaf's cells; shards are at order 4.
+    /// Order of a leaf's cells.
     #[arg(long, value_name = "C", default_value_t = 9, value_parser = clap::value_parser!(u8).range(6..=16))]
     pub cell_order: u8,
     /// Which fields the store has.
