@@ -1,0 +1,42 @@
+//! Plain web servers: read only, perhaps without ranges or listings.
+
+use super::*;
+
+#[tokio::test]
+async fn an_http_root_is_read_only_and_says_so_without_a_request() {
+    let server = Canned::serve(&[("200 OK", "0123456789")]);
+    let root = server.http();
+    assert!(root.is_read_only());
+    for error in [
+        root.put("k", "x").await.unwrap_err(),
+        root.create("k", "x").await.unwrap_err(),
+        root.delete("k").await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), FaultKind::WriteRefused);
+        assert!(error.to_string().contains("read only"), "{error}");
+    }
+    assert!(server.first_lines().is_empty());
+    assert_eq!(root.get("k y").await.unwrap(), "0123456789");
+    assert!(server.first_lines()[0].contains("GET /data/my%20hive/k%20y "));
+}
+
+#[tokio::test]
+async fn a_file_server_without_ranges_is_read_whole() {
+    let server = Canned::serve(&[("200 OK", "0123456789")]);
+    let root = server.http();
+    let parts = root.get_ranges("k", &[2..4, 8..10]).await.unwrap();
+    assert_eq!(parts, ["23", "89"]);
+    assert_eq!(root.get_suffix("k", 3).await.unwrap(), ("789".into(), 10));
+}
+
+#[tokio::test]
+async fn an_http_root_that_cannot_be_listed_says_so() {
+    let server = Canned::serve(&[("405 Method Not Allowed", "")]);
+    let error = server.http().ensure_listable().await.unwrap_err();
+    let message = error.to_string();
+    assert!(
+        message.contains("cannot be listed") && message.contains("PROPFIND"),
+        "{message}"
+    );
+    assert_eq!(server.first_lines().len(), 1);
+}
