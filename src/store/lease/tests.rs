@@ -1,3 +1,5 @@
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use async_trait::async_trait;
@@ -11,6 +13,7 @@ use object_store::{
 
 use super::*;
 use crate::store::retry::RetryPolicy;
+use crate::time::iso;
 use crate::time::testing::ScriptedClock;
 
 const NOW: u64 = 1_786_233_600;
