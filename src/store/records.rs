@@ -17,6 +17,7 @@ use parquet::schema::types::Type;
 use super::manifest::Manifest;
 use super::root::{Root, StoreError};
 use crate::error::FaultKind;
+use crate::kernels::words::morton;
 
 /// Records fetched at once.
 const CONCURRENT_READS: usize = 8;
@@ -54,15 +55,6 @@ pub struct WorkItem {
     pub window: Option<String>,
 }
 
-/// A word that names no shard of this store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SkippedWord {
-    /// The word as recorded.
-    pub word: u64,
-    /// Its order, `None` when it is no morton word at all.
-    pub order: Option<u8>,
-}
-
 /// What the run records say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Records {
@@ -71,12 +63,8 @@ pub struct Records {
     /// Shards of a windowed store for which a record names no window, sorted, each once:
     /// list each one's node with [`windows_at`].
     pub needs_window_listing: Vec<u64>,
-    /// Words whose order is not the shard order, sorted, each once.
-    pub skipped: Vec<SkippedWord>,
-    /// Names of the records that could not be read.
-    pub unreadable: Vec<String>,
-    /// Names of the records that were read.
-    pub read: Vec<String>,
+    /// Words that are no cells of the shard order, sorted, each once.
+    pub skipped: Vec<u64>,
     /// Everything worth telling, in the order of the records' names. Not logged here.
     pub warnings: Vec<String>,
 }
@@ -123,7 +111,6 @@ impl Records {
                     records.warnings.push(format!(
                         "run record `{name}` cannot be read and is passed over: {reason}"
                     ));
-                    records.unreadable.push(name);
                     continue;
                 }
             };
@@ -136,9 +123,8 @@ impl Records {
             };
             let (mut foreign, mut bad_labels) = (0, 0);
             for (shard, label) in rows.shards {
-                let order = order_of(shard);
-                if order != Some(manifest.shard_order()) {
-                    skipped.insert(SkippedWord { word: shard, order });
+                if morton::order(shard) != Ok(manifest.shard_order()) {
+                    skipped.insert(shard);
                     foreign += 1;
                     continue;
                 }
@@ -174,7 +160,6 @@ impl Records {
                 bad_labels,
                 "window labels are not 1 to 32 letters, digits or hyphens; skipped",
             );
-            records.read.push(name);
         }
         records.items = items.into_iter().collect();
         records.needs_window_listing = unlabelled.into_iter().collect();
@@ -289,18 +274,6 @@ fn label(field: &Field) -> Option<String> {
         Field::Bytes(label) => label.as_utf8().ok().map(str::to_owned),
         _ => None,
     }
-}
-
-/// The order of a packed word, `None` when it is none (`morton.md` sections 1.2, 1.4).
-fn order_of(word: u64) -> Option<u8> {
-    if !(1..=12).contains(&(word >> 60)) {
-        return None;
-    }
-    Some(match (word & 63) as u8 {
-        order @ 0..=27 => order,
-        area @ 28..=47 if (area - 28) % 5 == 0 => 28,
-        _ => 29,
-    })
 }
 
 /// Whether `label` is a window label, `[0-9A-Za-z-]{1,32}` (`format.md` section 1).
