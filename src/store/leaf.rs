@@ -64,11 +64,6 @@ pub struct Window {
 }
 
 impl Window {
-    /// Bytes the tiles hold encoded.
-    pub fn encoded_bytes(&self) -> u64 {
-        self.tiles().map(|(_, bytes)| bytes.len() as u64).sum()
-    }
-
     /// Bytes the tiles will hold decoded, as far as their frames say.
     pub fn decoded_bytes(&self) -> u64 {
         self.tiles().map(|(_, bytes)| decoded_size(bytes)).sum()

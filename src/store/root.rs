@@ -12,8 +12,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use object_store::ObjectStore;
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore};
 
 use self::address::Origin;
 use self::tally::Counters;
@@ -192,14 +192,6 @@ impl Root {
             .unwrap_or(full)
             .trim_start_matches('/')
             .to_owned()
-    }
-
-    fn entry(&self, meta: ObjectMeta) -> Entry {
-        Entry {
-            key: self.relative(&meta.location),
-            size: meta.size,
-            last_modified: meta.last_modified.timestamp(),
-        }
     }
 }
 

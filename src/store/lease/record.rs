@@ -52,13 +52,6 @@ impl LeaseRecord {
         self.text("run_id")
     }
 
-    /// The node prefixes the run covers, `None` for the whole store. Informative only:
-    /// the lease is for the whole store either way.
-    pub fn scope(&self) -> Option<Vec<&str>> {
-        let scope = self.document.get("scope")?.as_array()?;
-        Some(scope.iter().filter_map(Value::as_str).collect())
-    }
-
     /// When it was acquired, as recorded.
     pub fn acquired_at(&self) -> &str {
         self.text("acquired_at")

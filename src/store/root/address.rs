@@ -14,7 +14,6 @@ use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use url::Url;
 
 use super::{Inner, Root, RootError};
-use crate::error::FaultKind;
 
 /// Longest wait for one whole request; a large shard object over a slow line needs minutes.
 const REQUEST_TIMEOUT: &str = "300 seconds";
@@ -76,7 +75,7 @@ impl Root {
     ///
     /// # Errors
     /// A local root must exist and be a directory that can be listed. Nothing is asked
-    /// of a remote one: see [`Root::ensure_listable`].
+    /// of a remote one.
     pub fn open_with(
         url: &str,
         options: impl IntoIterator<Item = (String, String)>,
@@ -152,7 +151,6 @@ impl Root {
         let cannot_list = |error: &std::io::Error| RootError::CannotList {
             url: url.to_owned(),
             reason: error.to_string(),
-            kind: FaultKind::Denied,
         };
         match std::fs::metadata(path) {
             Ok(found) if !found.is_dir() => {

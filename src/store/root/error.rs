@@ -24,18 +24,16 @@ pub enum RootError {
         /// The root as it was given.
         url: String,
     },
-    /// Listing the root is refused or not possible.
+    /// The directory may not be listed.
     #[error(
-        "store root `{url}` cannot be listed: {reason}; the run records are found by listing, so give \
-         credentials that may list, or a server that answers PROPFIND when the root is http"
+        "store root `{url}` cannot be listed: {reason}; the run records are found by listing, so run as a \
+         user who may read the directory"
     )]
     CannotList {
         /// The root as it was given.
         url: String,
-        /// What the store said.
+        /// What the system said.
         reason: String,
-        /// What kind of fault that was.
-        kind: FaultKind,
     },
     /// No store of this kind is known.
     #[error(
@@ -71,10 +69,10 @@ impl RootError {
     pub fn kind(&self) -> FaultKind {
         match self {
             Self::Absent { .. } | Self::IsAFile { .. } => FaultKind::NotFound,
-            Self::CannotList { kind, .. } => *kind,
-            Self::UnsupportedScheme { .. } | Self::Invalid { .. } | Self::Client { .. } => {
-                FaultKind::Denied
-            }
+            Self::CannotList { .. }
+            | Self::UnsupportedScheme { .. }
+            | Self::Invalid { .. }
+            | Self::Client { .. } => FaultKind::Denied,
         }
     }
 }

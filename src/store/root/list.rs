@@ -5,15 +5,13 @@ use object_store::ObjectMeta;
 use object_store::path::Path;
 
 use super::tally::count;
-use super::{Op, Root, RootError, StoreError};
+use super::{Op, Root, StoreError};
 
 /// One listed object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// Key relative to the root.
     pub key: String,
-    /// Bytes.
-    pub size: u64,
     /// Whole seconds since 1970, by the store's clock.
     pub last_modified: i64,
 }
@@ -37,21 +35,6 @@ pub struct Shallow {
 type Listing = BoxStream<'static, Result<ObjectMeta, object_store::Error>>;
 
 impl Root {
-    /// Lists the root once, to fail early and clearly.
-    ///
-    /// # Errors
-    /// [`RootError::CannotList`] with the store's own words.
-    pub async fn ensure_listable(&self) -> Result<(), RootError> {
-        match self.list_shallow("").await {
-            Ok(_) => Ok(()),
-            Err(error) => Err(RootError::CannotList {
-                url: self.0.url.clone(),
-                kind: error.kind(),
-                reason: error.source.to_string(),
-            }),
-        }
-    }
-
     /// Every object under `prefix`, at any depth; `prefix` ends at a slash even when it
     /// is written without.
     ///
@@ -152,6 +135,13 @@ impl Root {
         shallow.objects.sort_by(|a, b| a.key.cmp(&b.key));
         shallow.prefixes.sort();
         Ok(shallow)
+    }
+
+    fn entry(&self, meta: ObjectMeta) -> Entry {
+        Entry {
+            key: self.relative(&meta.location),
+            last_modified: meta.last_modified.timestamp(),
+        }
     }
 }
 

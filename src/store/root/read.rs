@@ -10,7 +10,7 @@ use object_store::{
 
 use super::error::present;
 use super::tally::count;
-use super::{Entry, Op, Root, StoreError, fault};
+use super::{Op, Root, StoreError, fault};
 
 /// Which writing of an object this is, as far as the store tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,8 +19,6 @@ pub struct Version {
     pub e_tag: Option<String>,
     /// The generation or version id.
     pub version: Option<String>,
-    /// Whole seconds since 1970, by the store's clock.
-    pub last_modified: i64,
 }
 
 /// An object's bytes and which writing of it they are.
@@ -61,7 +59,6 @@ impl Root {
             version: Version {
                 e_tag: meta.e_tag,
                 version: meta.version,
-                last_modified: meta.last_modified.timestamp(),
             },
         })
     }
@@ -109,7 +106,7 @@ impl Root {
     /// Any failure, an absent object among them.
     pub async fn get_suffix(&self, key: &str, n: u64) -> Result<(Bytes, u64), StoreError> {
         if n == 0 {
-            return Ok((Bytes::new(), self.head(key).await?.size));
+            return Ok((Bytes::new(), self.size(key).await?));
         }
         match self.fetch(key, Some(GetRange::Suffix(n))).await {
             Ok((meta, bytes)) => return Ok((bytes, meta.size)),
@@ -117,7 +114,7 @@ impl Root {
             Err(error) => return Err(error),
         }
         // Azure takes ranges only from the front, a plain file server none at all.
-        let size = self.head(key).await?.size;
+        let size = self.size(key).await?;
         let start = size.saturating_sub(n);
         if size == 0 {
             return Ok((Bytes::new(), 0));
@@ -132,16 +129,13 @@ impl Root {
     /// # Errors
     /// Any failure; an absent or a shorter object is one, too.
     pub async fn get_prefix(&self, key: &str, n: u64) -> Result<(Bytes, u64), StoreError> {
-        let size = self.head(key).await?.size;
+        let size = self.size(key).await?;
         let mut parts = self.get_ranges(key, &[0..n]).await?;
         Ok((parts.pop().unwrap_or_default(), size))
     }
 
-    /// Size and age of the object at `key`.
-    ///
-    /// # Errors
-    /// Any failure, an absent object among them.
-    pub async fn head(&self, key: &str) -> Result<Entry, StoreError> {
+    /// How many bytes the object at `key` has.
+    async fn size(&self, key: &str) -> Result<u64, StoreError> {
         let path = self.path(Op::Head, key)?;
         let (store, path) = (&self.0.store, &path);
         let meta = self
@@ -150,15 +144,7 @@ impl Root {
                 store.head(path).await
             })
             .await?;
-        Ok(self.entry(meta))
-    }
-
-    /// As [`Root::head`], `None` when the store says the object is not there.
-    ///
-    /// # Errors
-    /// Any failure but an absent object.
-    pub async fn head_if_present(&self, key: &str) -> Result<Option<Entry>, StoreError> {
-        present(self.head(key).await)
+        Ok(meta.size)
     }
 
     async fn fetch(

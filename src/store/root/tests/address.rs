@@ -23,7 +23,6 @@ async fn a_local_root_is_found_however_it_is_written() {
         assert_eq!(root.list_keys("").await.unwrap(), ["k"], "{url}");
         assert_eq!(root.url(), url);
         assert!(!root.is_read_only());
-        root.ensure_listable().await.unwrap();
     }
     // Tests run in the directory of the package.
     assert!(Root::open("src").unwrap().get("lib.rs").await.is_ok());

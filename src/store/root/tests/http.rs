@@ -28,15 +28,3 @@ async fn a_file_server_without_ranges_is_read_whole() {
     assert_eq!(parts, ["23", "89"]);
     assert_eq!(root.get_suffix("k", 3).await.unwrap(), ("789".into(), 10));
 }
-
-#[tokio::test]
-async fn an_http_root_that_cannot_be_listed_says_so() {
-    let server = Canned::serve(&[("405 Method Not Allowed", "")]);
-    let error = server.http().ensure_listable().await.unwrap_err();
-    let message = error.to_string();
-    assert!(
-        message.contains("cannot be listed") && message.contains("PROPFIND"),
-        "{message}"
-    );
-    assert_eq!(server.first_lines().len(), 1);
-}
