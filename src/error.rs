@@ -35,6 +35,8 @@ pub enum FaultKind {
     Declaration,
     /// The store refused a write that should have been possible.
     WriteRefused,
+    /// Another run holds the sweep lease.
+    LeaseRefused,
     /// The sweep lease is no longer ours.
     LeaseLost,
     /// The work was stopped before it was done.

@@ -119,7 +119,10 @@ impl LeaseError {
         match self {
             Self::Store(error) => error.kind(),
             Self::Keeper { .. } => FaultKind::Bug,
-            _ => FaultKind::LeaseLost,
+            Self::Live(_) | Self::UnknownSpec { .. } | Self::RaceLost { .. } => {
+                FaultKind::LeaseRefused
+            }
+            Self::Lost { .. } | Self::Stale { .. } => FaultKind::LeaseLost,
         }
     }
 }
