@@ -39,6 +39,7 @@ async fn show(args: LeaseArgs) -> Result<ExitCode, Error> {
 
 async fn release(args: ReleaseArgs) -> Result<ExitCode, Error> {
     let root = Root::open_with(&args.lease.root, std::env::vars())?;
+    root.ensure_writable()?;
     let released = lease::release(&root, &args.run_id).await?;
     let (done, text) = match &released {
         Released::Yes => (

@@ -32,6 +32,12 @@ pub enum RecordError {
     /// The root could not be listed.
     #[error("the run records cannot be found: {0}")]
     List(#[source] StoreError),
+    /// The root is a web server that does not list.
+    #[error(
+        "the run records are found by listing, and this http root cannot be listed: {0}; open the store by \
+         the s3://, gs:// or az:// URL it is written through, or serve it from a server that answers PROPFIND"
+    )]
+    NotListable(#[source] StoreError),
     /// A record is there but could not be fetched.
     #[error("a run record cannot be fetched: {0}")]
     Fetch(#[source] StoreError),
@@ -41,7 +47,7 @@ impl RecordError {
     /// What kind of fault this is.
     pub fn kind(&self) -> FaultKind {
         match self {
-            Self::List(error) | Self::Fetch(error) => error.kind(),
+            Self::List(error) | Self::NotListable(error) | Self::Fetch(error) => error.kind(),
         }
     }
 }
@@ -75,7 +81,13 @@ impl Records {
     /// # Errors
     /// When the root cannot be listed or a record cannot be fetched.
     pub async fn read(root: &Root, manifest: &Manifest) -> Result<Self, RecordError> {
-        let listed = root.list_shallow("").await.map_err(RecordError::List)?;
+        let listed = root.list_shallow("").await.map_err(|error| {
+            if root.is_read_only() && !error.kind().is_transient() {
+                RecordError::NotListable(error)
+            } else {
+                RecordError::List(error)
+            }
+        })?;
         let names: Vec<String> = listed
             .objects
             .into_iter()

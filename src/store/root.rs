@@ -133,6 +133,18 @@ impl Root {
         self.0.origin.is_http()
     }
 
+    /// Refuses a root that every write would fail on, without a request.
+    ///
+    /// # Errors
+    /// [`RootError::ReadOnly`].
+    pub fn ensure_writable(&self) -> Result<(), RootError> {
+        if self.is_read_only() {
+            let url = self.0.url.clone();
+            return Err(RootError::ReadOnly { url });
+        }
+        Ok(())
+    }
+
     /// What was asked of this root and its clones so far.
     pub fn tally(&self) -> Tally {
         self.0.counters.read()

@@ -35,6 +35,15 @@ pub enum RootError {
         /// What the system said.
         reason: String,
     },
+    /// Something was to be written to an http root.
+    #[error(
+        "store root `{url}` is read-only, as every http root is; open the store by the s3://, gs:// or \
+         az:// URL it is written through"
+    )]
+    ReadOnly {
+        /// The root as it was given.
+        url: String,
+    },
     /// No store of this kind is known.
     #[error(
         "store root `{url}` has the unsupported scheme `{scheme}`; use a local path, s3://, gs://, az://, \
@@ -69,6 +78,7 @@ impl RootError {
     pub fn kind(&self) -> FaultKind {
         match self {
             Self::Absent { .. } | Self::IsAFile { .. } => FaultKind::NotFound,
+            Self::ReadOnly { .. } => FaultKind::WriteRefused,
             Self::CannotList { .. }
             | Self::UnsupportedScheme { .. }
             | Self::Invalid { .. }
