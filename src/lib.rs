@@ -23,15 +23,13 @@ pub mod cli;
 mod error;
 mod gate;
 pub mod kernels;
-#[doc(hidden)]
-pub mod lease;
+mod lease;
 mod messages;
 #[doc(hidden)]
 pub mod pyramid;
 mod report;
 mod settings;
-#[doc(hidden)]
-pub mod store;
+mod store;
 #[doc(hidden)]
 pub mod time;
 mod upgrade;
@@ -41,7 +39,10 @@ pub use error::{AbortReason, Error, FaultKind, LeafFault};
 pub use messages::{Event, LeafRef, Reason};
 pub use report::{Bytes, Counts, Ending, FailedLeaf, Report};
 pub use settings::{Settings, SettingsError};
-pub use store::Root;
+pub use store::{
+    LeafError, LeaseError, ManifestError, RecordError, RetryPolicy, Root, RootError, StoreError,
+    Tally,
+};
 pub use upgrade::{Stop, Upgrade, UpgradeHandle};
 
 /// The name and version this program signs what it writes with.

@@ -18,29 +18,31 @@ mod held;
 mod record;
 mod release;
 
-pub use acquire::{Acquired, acquire, refuse_if_live};
-pub use beat::beat;
-pub use error::{LeaseError, LiveLease};
-pub use held::Held;
-pub use record::{LeaseRecord, Standing};
-pub use release::{Released, release};
+pub(crate) use acquire::{Acquired, acquire, refuse_if_live};
+pub(crate) use beat::beat;
+use error::LiveLease;
+
+pub use error::LeaseError;
+pub(crate) use held::Held;
+pub(crate) use record::{LeaseRecord, Standing};
+pub(crate) use release::{Released, release};
 
 /// Key of the lease.
-pub const LEASE_KEY: &str = "sweep.lease.json";
+pub(crate) const LEASE_KEY: &str = "sweep.lease.json";
 
 /// The only spec this program takes part in.
-pub const LEASE_SPEC: &str = "zagg-sweep-lease/1";
+pub(crate) const LEASE_SPEC: &str = "zagg-sweep-lease/1";
 
 /// Seconds without a heartbeat after which a lease may be claimed.
-pub const DEFAULT_TTL_S: u64 = 900;
+pub(crate) const DEFAULT_TTL_S: u64 = 900;
 
 /// How long a claim must stand before it is believed: many times the delay between
 /// another claimant's last look and its delete.
-pub const SETTLE: Duration = Duration::from_secs(2);
+pub(crate) const SETTLE: Duration = Duration::from_secs(2);
 
 /// What a run asks for.
 #[derive(Debug, Clone)]
-pub struct Claim {
+pub(crate) struct Claim {
     /// The run that asks. Two processes must never share one.
     pub run_id: String,
     /// The node prefixes it covers; informative.
@@ -53,7 +55,7 @@ pub struct Claim {
 
 impl Claim {
     /// A claim by `run_id` for the whole store, with the usual ttl and settling time.
-    pub fn new(run_id: impl Into<String>) -> Self {
+    pub(crate) fn new(run_id: impl Into<String>) -> Self {
         Self {
             run_id: run_id.into(),
             scope: None,
@@ -88,7 +90,7 @@ async fn look(root: &Root) -> Result<Seen, StoreError> {
 ///
 /// # Errors
 /// A failed read.
-pub async fn show(root: &Root) -> Result<Standing, LeaseError> {
+pub(crate) async fn show(root: &Root) -> Result<Standing, LeaseError> {
     Ok(look(root).await?.standing)
 }
 

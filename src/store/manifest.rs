@@ -7,7 +7,7 @@ use crate::error::FaultKind;
 use crate::kernels::words::morton;
 
 /// Key of the manifest.
-pub const MANIFEST_KEY: &str = "morton_hive.json";
+pub(crate) const MANIFEST_KEY: &str = "morton_hive.json";
 
 /// Why a manifest cannot be worked from. Each message names the file and the cure.
 #[derive(Debug, thiserror::Error)]
@@ -108,7 +108,7 @@ impl ManifestError {
 
 /// A manifest this program can work from.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Manifest {
+pub(crate) struct Manifest {
     raw: Map<String, Value>,
     cell_order: u8,
     shard_order: u8,
@@ -119,7 +119,7 @@ impl Manifest {
     ///
     /// # Errors
     /// A failed read, and every refusal of [`Manifest::parse`].
-    pub async fn read(root: &Root) -> Result<Self, ManifestError> {
+    pub(crate) async fn read(root: &Root) -> Result<Self, ManifestError> {
         let path = format!("{}/{MANIFEST_KEY}", root.url().trim_end_matches('/'));
         let bytes = match root.get(MANIFEST_KEY).await {
             Ok(bytes) => bytes,
@@ -139,7 +139,7 @@ impl Manifest {
     /// # Errors
     /// When the bytes are not JSON or no mapping, the spec is unknown, the orders are
     /// missing, ill-typed or cross, or `path_grouping` is not 1.
-    pub fn parse(bytes: &[u8], path: &str) -> Result<Self, ManifestError> {
+    pub(crate) fn parse(bytes: &[u8], path: &str) -> Result<Self, ManifestError> {
         let path = || path.to_owned();
         let value = serde_json::from_slice(bytes).map_err(|error| ManifestError::NotJson {
             path: path(),
@@ -198,24 +198,24 @@ impl Manifest {
     }
 
     /// Order of the cells, 1 to 29.
-    pub fn cell_order(&self) -> u8 {
+    pub(crate) fn cell_order(&self) -> u8 {
         self.cell_order
     }
 
     /// Order of the shards, 0 to 28 and below that of the cells.
-    pub fn shard_order(&self) -> u8 {
+    pub(crate) fn shard_order(&self) -> u8 {
         self.shard_order
     }
 
     /// Whether leaves are named `{id}_{window}.zarr`: the manifest has a `temporal` block.
-    pub fn is_windowed(&self) -> bool {
+    pub(crate) fn is_windowed(&self) -> bool {
         self.raw
             .get("temporal")
             .is_some_and(|value| !value.is_null())
     }
 
     /// The `pyramid` block, unread.
-    pub fn pyramid(&self) -> Option<&Value> {
+    pub(crate) fn pyramid(&self) -> Option<&Value> {
         self.raw.get("pyramid")
     }
 }

@@ -54,7 +54,7 @@ impl RecordError {
 
 /// One leaf to look at.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WorkItem {
+pub(crate) struct WorkItem {
     /// The shard's packed morton word.
     pub shard: u64,
     /// The window label; `None` on a store without windows.
@@ -63,7 +63,7 @@ pub struct WorkItem {
 
 /// What the run records say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Records {
+pub(crate) struct Records {
     /// The leaves, sorted, each once.
     pub items: Vec<WorkItem>,
     /// Shards of a windowed store for which a record names no window, sorted, each once:
@@ -80,7 +80,7 @@ impl Records {
     ///
     /// # Errors
     /// When the root cannot be listed or a record cannot be fetched.
-    pub async fn read(root: &Root, manifest: &Manifest) -> Result<Self, RecordError> {
+    pub(crate) async fn read(root: &Root, manifest: &Manifest) -> Result<Self, RecordError> {
         let listed = root.list_shallow("").await.map_err(|error| {
             if root.is_read_only() && !error.kind().is_transient() {
                 RecordError::NotListable(error)
@@ -289,7 +289,7 @@ fn label(field: &Field) -> Option<String> {
 }
 
 /// Whether `label` is a window label, `[0-9A-Za-z-]{1,32}` (`format.md` section 1).
-pub fn is_window(label: &str) -> bool {
+pub(crate) fn is_window(label: &str) -> bool {
     (1..=32).contains(&label.len())
         && label
             .bytes()
@@ -306,7 +306,7 @@ pub fn is_window(label: &str) -> bool {
 ///
 /// # Errors
 /// When the node cannot be listed.
-pub async fn windows_at(root: &Root, node: &str) -> Result<Vec<String>, StoreError> {
+pub(crate) async fn windows_at(root: &Root, node: &str) -> Result<Vec<String>, StoreError> {
     let listed = root.list_shallow(node).await?;
     let name = |key: &str| key.rsplit('/').next().unwrap_or(key).to_owned();
     let sidecars = listed.objects.iter().filter_map(|object| {

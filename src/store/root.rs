@@ -27,12 +27,11 @@ mod read;
 mod tally;
 mod write;
 
-pub(crate) use error::present;
-pub use error::{Op, RootError, StoreError};
-pub use list::{Entry, Shallow};
-pub use read::{Version, Versioned};
+pub(crate) use error::{Op, present};
+pub use error::{RootError, StoreError};
+pub(crate) use read::Version;
 pub use tally::Tally;
-pub use write::{Created, Replaced};
+pub(crate) use write::{Created, Replaced};
 
 #[derive(Clone)]
 struct Inner {
@@ -80,7 +79,7 @@ impl Root {
     ///
     /// # Errors
     /// [`RootError::Invalid`] when `base` cannot be a key.
-    pub fn with_base(
+    pub(crate) fn with_base(
         store: Arc<dyn ObjectStore>,
         base: &str,
         url: impl Into<String>,
@@ -111,7 +110,7 @@ impl Root {
     }
 
     /// The same root with another retry policy; the tally stays shared.
-    pub fn with_retry(&self, retry: RetryPolicy) -> Self {
+    pub(crate) fn with_retry(&self, retry: RetryPolicy) -> Self {
         Self(Arc::new(Inner {
             retry,
             ..Inner::clone(&self.0)
@@ -119,7 +118,7 @@ impl Root {
     }
 
     /// The policy its requests are tried again under.
-    pub fn retry_policy(&self) -> &RetryPolicy {
+    pub(crate) fn retry_policy(&self) -> &RetryPolicy {
         &self.0.retry
     }
 
@@ -129,7 +128,7 @@ impl Root {
     }
 
     /// Whether every write is refused before it is sent.
-    pub fn is_read_only(&self) -> bool {
+    pub(crate) fn is_read_only(&self) -> bool {
         self.0.origin.is_http()
     }
 
@@ -137,7 +136,7 @@ impl Root {
     ///
     /// # Errors
     /// [`RootError::ReadOnly`].
-    pub fn ensure_writable(&self) -> Result<(), RootError> {
+    pub(crate) fn ensure_writable(&self) -> Result<(), RootError> {
         if self.is_read_only() {
             let url = self.0.url.clone();
             return Err(RootError::ReadOnly { url });
@@ -146,7 +145,7 @@ impl Root {
     }
 
     /// What was asked of this root and its clones so far.
-    pub fn tally(&self) -> Tally {
+    pub(crate) fn tally(&self) -> Tally {
         self.0.counters.read()
     }
 

@@ -16,7 +16,7 @@ use crate::time::{Clock, Moment, iso};
 
 /// A lease just acquired.
 #[derive(Debug)]
-pub struct Acquired {
+pub(crate) struct Acquired {
     /// What the holder shows before it writes.
     pub held: Held,
     /// The run whose expired lease was taken over.
@@ -31,7 +31,7 @@ pub struct Acquired {
 /// # Errors
 /// [`LeaseError::Live`], [`LeaseError::UnknownSpec`], [`LeaseError::RaceLost`], and
 /// failed requests.
-pub async fn acquire(
+pub(crate) async fn acquire(
     root: &Root,
     claim: &Claim,
     clock: Arc<dyn Clock>,
@@ -107,7 +107,7 @@ fn live_error(root: &Root, found: &LeaseRecord) -> LeaseError {
 ///
 /// # Errors
 /// [`LeaseError::Live`], [`LeaseError::UnknownSpec`], and failed reads.
-pub async fn refuse_if_live(root: &Root, clock: &dyn Clock) -> Result<(), LeaseError> {
+pub(crate) async fn refuse_if_live(root: &Root, clock: &dyn Clock) -> Result<(), LeaseError> {
     match look(root).await?.standing {
         Standing::Foreign(spec) => Err(LeaseError::UnknownSpec {
             root: root.url().to_owned(),

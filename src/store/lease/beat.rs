@@ -11,7 +11,7 @@ use crate::store::root::{Op, Replaced, Root, StoreError};
 /// # Errors
 /// [`LeaseError::Lost`] when it is not ours, and then the token is lost for good;
 /// [`LeaseError::Stale`]; a failed request, after which another beat may succeed.
-pub async fn beat(root: &Root, held: &Held) -> Result<(), LeaseError> {
+pub(crate) async fn beat(root: &Root, held: &Held) -> Result<(), LeaseError> {
     held.ensure_fresh()?;
     let seen = look(root).await?;
     let (Standing::Lease(record), Some((_, version))) = (&seen.standing, &seen.found) else {

@@ -16,7 +16,7 @@ use crate::time::{Clock, Moment};
 /// clocks, so that a process that was stopped, or a machine that was suspended, does
 /// not go on writing under what has become someone else's lease.
 #[derive(Clone)]
-pub struct Held(Arc<HeldInner>);
+pub(crate) struct Held(Arc<HeldInner>);
 
 struct HeldInner {
     root: String,
@@ -67,28 +67,28 @@ impl Held {
     }
 
     /// The run that holds the lease.
-    pub fn run_id(&self) -> &str {
+    pub(crate) fn run_id(&self) -> &str {
         &self.0.run_id
     }
 
     /// How long a confirmation is good for.
-    pub fn ttl(&self) -> Duration {
+    pub(crate) fn ttl(&self) -> Duration {
         Duration::from_secs(self.0.ttl_s)
     }
 
     /// The clock everything about this lease is measured by.
-    pub fn clock(&self) -> &Arc<dyn Clock> {
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.0.clock
     }
 
     /// Time since the lease was last confirmed.
-    pub fn silent_for(&self) -> Duration {
+    pub(crate) fn silent_for(&self) -> Duration {
         let now = self.0.clock.now();
         now.since(self.state().confirmed)
     }
 
     /// Whether the lease can still be relied on. Once `false`, never `true` again.
-    pub fn is_fresh(&self) -> bool {
+    pub(crate) fn is_fresh(&self) -> bool {
         self.ensure_fresh().is_ok()
     }
 
@@ -96,7 +96,7 @@ impl Held {
     ///
     /// # Errors
     /// [`LeaseError::Lost`] or [`LeaseError::Stale`].
-    pub fn ensure_fresh(&self) -> Result<(), LeaseError> {
+    pub(crate) fn ensure_fresh(&self) -> Result<(), LeaseError> {
         let now = self.0.clock.now();
         let mut state = self.state();
         let silent = now.since(state.confirmed);
@@ -114,7 +114,7 @@ impl Held {
     ///
     /// # Errors
     /// [`LeaseError::Lost`], [`LeaseError::Stale`], or a failed request.
-    pub async fn put(
+    pub(crate) async fn put(
         &self,
         root: &Root,
         key: &str,

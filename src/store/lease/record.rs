@@ -8,7 +8,7 @@ use crate::time::{iso, parse_iso};
 
 /// One lease as it stands in a store.
 #[derive(Debug, Clone, PartialEq)]
-pub struct LeaseRecord {
+pub(crate) struct LeaseRecord {
     /// Every key, in order, so that a rewrite keeps those of other writers.
     document: Map<String, Value>,
 }
@@ -48,22 +48,22 @@ impl LeaseRecord {
     }
 
     /// The run that holds it; empty when none is named.
-    pub fn run_id(&self) -> &str {
+    pub(crate) fn run_id(&self) -> &str {
         self.text("run_id")
     }
 
     /// When it was acquired, as recorded.
-    pub fn acquired_at(&self) -> &str {
+    pub(crate) fn acquired_at(&self) -> &str {
         self.text("acquired_at")
     }
 
     /// When it was last confirmed, as recorded.
-    pub fn heartbeat_at(&self) -> &str {
+    pub(crate) fn heartbeat_at(&self) -> &str {
         self.text("heartbeat_at")
     }
 
     /// Seconds a heartbeat is good for.
-    pub fn ttl_s(&self) -> u64 {
+    pub(crate) fn ttl_s(&self) -> u64 {
         match self.document.get("ttl_s").and_then(Value::as_u64) {
             None | Some(0) => DEFAULT_TTL_S,
             Some(ttl_s) => ttl_s,
@@ -71,13 +71,13 @@ impl LeaseRecord {
     }
 
     /// The run whose expired lease this one took over.
-    pub fn claimed_from(&self) -> Option<&str> {
+    pub(crate) fn claimed_from(&self) -> Option<&str> {
         self.document.get("claimed_from")?.as_str()
     }
 
     /// The last second, since 1970, at which it is live. `None` when it does not say,
     /// and then it locks nothing.
-    pub fn live_until(&self) -> Option<i64> {
+    pub(crate) fn live_until(&self) -> Option<i64> {
         let ttl_s = i64::try_from(self.ttl_s()).unwrap_or(i64::MAX);
         Some(parse_iso(self.heartbeat_at())?.saturating_add(ttl_s))
     }
@@ -86,19 +86,19 @@ impl LeaseRecord {
     ///
     /// Both times are cut to whole seconds, so only a difference of more than the ttl
     /// means that more than the ttl has passed.
-    pub fn is_live(&self, now: i64) -> bool {
+    pub(crate) fn is_live(&self, now: i64) -> bool {
         self.live_until().is_some_and(|until| now <= until)
     }
 
     /// The document as it is written: indent 1, keys in order.
-    pub fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         python_pretty(&Value::Object(self.document.clone()), 1)
     }
 }
 
 /// What stands at the lease's key.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Standing {
+pub(crate) enum Standing {
     /// Nothing: the store is free.
     Free,
     /// Something that is not JSON or no mapping, left by an accident: free to claim.

@@ -5,7 +5,7 @@ use crate::store::root::Root;
 
 /// What a release found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Released {
+pub(crate) enum Released {
     /// It was ours and is gone.
     Yes,
     /// There was none.
@@ -18,7 +18,7 @@ pub enum Released {
 ///
 /// # Errors
 /// Failed requests. A delete whose answer was lost is looked after, not repeated blindly.
-pub async fn release(root: &Root, run_id: &str) -> Result<Released, LeaseError> {
+pub(crate) async fn release(root: &Root, run_id: &str) -> Result<Released, LeaseError> {
     let mut deleted = false;
     let mut last = None;
     // One try, and one more when the first one's answer was lost.

@@ -182,7 +182,7 @@ impl Root {
     /// thread that must get through whatever the rest of the process does needs one
     /// that nobody else uses. A root from [`Root::new`] has nothing to build it from
     /// and shares.
-    pub fn detached(&self) -> Self {
+    pub(crate) fn detached(&self) -> Self {
         let Origin::Remote(remote) = &self.0.origin else {
             return self.clone();
         };
@@ -203,7 +203,7 @@ impl Root {
     ///
     /// `None` when this root is a whole bucket, disk or wrapped store, which has no
     /// sibling.
-    pub fn sibling(&self, suffix: &str) -> Option<Self> {
+    pub(crate) fn sibling(&self, suffix: &str) -> Option<Self> {
         let url = format!("{}{suffix}", self.0.url.trim_end_matches('/'));
         if let Origin::Local(path) = &self.0.origin {
             // The name it was given by, so that the sibling of a link is beside the link;

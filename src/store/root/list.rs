@@ -9,7 +9,7 @@ use super::{Op, Root, StoreError};
 
 /// One listed object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// Key relative to the root.
     pub key: String,
     /// Whole seconds since 1970, by the store's clock.
@@ -18,14 +18,14 @@ pub struct Entry {
 
 impl Entry {
     /// The last part of the key.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         file_name(&self.key)
     }
 }
 
 /// What stands directly under a prefix.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Shallow {
+pub(crate) struct Shallow {
     /// The objects.
     pub objects: Vec<Entry>,
     /// The next deeper prefixes, as keys without a trailing slash.
@@ -40,7 +40,7 @@ impl Root {
     ///
     /// A listing that breaks off goes on after the last key, on the stores that list in
     /// key order; elsewhere it is tried again only while it has given nothing.
-    pub fn list(&self, prefix: &str) -> BoxStream<'static, Result<Entry, StoreError>> {
+    pub(crate) fn list(&self, prefix: &str) -> BoxStream<'static, Result<Entry, StoreError>> {
         let root = self.clone();
         let prefix = prefix.to_owned();
         async_stream::try_stream! {
@@ -99,7 +99,7 @@ impl Root {
     ///
     /// # Errors
     /// Any failure of the listing.
-    pub async fn list_keys(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+    pub(crate) async fn list_keys(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
         self.list(prefix)
             .map_ok(|entry| entry.key)
             .try_collect()
@@ -111,7 +111,7 @@ impl Root {
     ///
     /// # Errors
     /// Any failure; an http server that cannot list is one.
-    pub async fn list_shallow(&self, prefix: &str) -> Result<Shallow, StoreError> {
+    pub(crate) async fn list_shallow(&self, prefix: &str) -> Result<Shallow, StoreError> {
         let path = self.path(Op::List, prefix)?;
         let path = (!path.is_root()).then_some(&path);
         let listed = self

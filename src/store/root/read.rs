@@ -14,7 +14,7 @@ use super::{Op, Root, StoreError, fault};
 
 /// Which writing of an object this is, as far as the store tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Version {
+pub(crate) struct Version {
     /// The entity tag.
     pub e_tag: Option<String>,
     /// The generation or version id.
@@ -23,7 +23,7 @@ pub struct Version {
 
 /// An object's bytes and which writing of it they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Versioned {
+pub(crate) struct Versioned {
     /// All its bytes.
     pub bytes: Bytes,
     /// Which writing of it.
@@ -35,7 +35,7 @@ impl Root {
     ///
     /// # Errors
     /// Any failure, an absent object among them.
-    pub async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
+    pub(crate) async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
         Ok(self.get_with_version(key).await?.bytes)
     }
 
@@ -44,7 +44,7 @@ impl Root {
     ///
     /// # Errors
     /// Any failure but an absent object.
-    pub async fn get_if_present(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
+    pub(crate) async fn get_if_present(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
         present(self.get(key).await)
     }
 
@@ -52,7 +52,7 @@ impl Root {
     ///
     /// # Errors
     /// Any failure, an absent object among them.
-    pub async fn get_with_version(&self, key: &str) -> Result<Versioned, StoreError> {
+    pub(crate) async fn get_with_version(&self, key: &str) -> Result<Versioned, StoreError> {
         let (meta, bytes) = self.fetch(key, None).await?;
         Ok(Versioned {
             bytes,
@@ -68,7 +68,7 @@ impl Root {
     ///
     /// # Errors
     /// Any failure. A range that ends past the object is one, too.
-    pub async fn get_ranges(
+    pub(crate) async fn get_ranges(
         &self,
         key: &str,
         ranges: &[Range<u64>],
@@ -104,7 +104,7 @@ impl Root {
     ///
     /// # Errors
     /// Any failure, an absent object among them.
-    pub async fn get_suffix(&self, key: &str, n: u64) -> Result<(Bytes, u64), StoreError> {
+    pub(crate) async fn get_suffix(&self, key: &str, n: u64) -> Result<(Bytes, u64), StoreError> {
         if n == 0 {
             return Ok((Bytes::new(), self.size(key).await?));
         }
@@ -128,7 +128,7 @@ impl Root {
     ///
     /// # Errors
     /// Any failure; an absent or a shorter object is one, too.
-    pub async fn get_prefix(&self, key: &str, n: u64) -> Result<(Bytes, u64), StoreError> {
+    pub(crate) async fn get_prefix(&self, key: &str, n: u64) -> Result<(Bytes, u64), StoreError> {
         let size = self.size(key).await?;
         let mut parts = self.get_ranges(key, &[0..n]).await?;
         Ok((parts.pop().unwrap_or_default(), size))

@@ -15,7 +15,7 @@ const KEYS_PER_BULK_DELETE: usize = 1000;
 
 /// Outcome of a conditional create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Created {
+pub(crate) enum Created {
     /// The object is there now and was not before.
     Yes,
     /// An object was there already and still is. It may also be this caller's own, from
@@ -25,7 +25,7 @@ pub enum Created {
 
 /// Outcome of a conditional rewrite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Replaced {
+pub(crate) enum Replaced {
     /// The object was rewritten.
     Yes,
     /// The object is gone or is another writing than the one that was read.
@@ -37,7 +37,7 @@ impl Root {
     ///
     /// # Errors
     /// Any failure; on a read-only root without a request.
-    pub async fn put(&self, key: &str, bytes: impl Into<Bytes>) -> Result<(), StoreError> {
+    pub(crate) async fn put(&self, key: &str, bytes: impl Into<Bytes>) -> Result<(), StoreError> {
         self.put_while(key, bytes, || true).await.map(|_| ())
     }
 
@@ -47,7 +47,7 @@ impl Root {
     ///
     /// # Errors
     /// Any failure; on a read-only root without a request.
-    pub async fn put_while(
+    pub(crate) async fn put_while(
         &self,
         key: &str,
         bytes: impl Into<Bytes>,
@@ -71,7 +71,11 @@ impl Root {
     /// # Errors
     /// Any failure but an existing object. After a transient one the object may be
     /// there all the same: read back to see whose it is.
-    pub async fn create(&self, key: &str, bytes: impl Into<Bytes>) -> Result<Created, StoreError> {
+    pub(crate) async fn create(
+        &self,
+        key: &str,
+        bytes: impl Into<Bytes>,
+    ) -> Result<Created, StoreError> {
         let path = self.writable(Op::Create, key)?;
         match self.put_once(&path, &bytes.into(), PutMode::Create).await {
             Ok(()) => Ok(Created::Yes),
@@ -92,7 +96,7 @@ impl Root {
     /// # Errors
     /// Any failure but an object that moved. After a transient one the write may have
     /// happened all the same.
-    pub async fn replace(
+    pub(crate) async fn replace(
         &self,
         key: &str,
         bytes: impl Into<Bytes>,
@@ -148,7 +152,7 @@ impl Root {
     ///
     /// # Errors
     /// Any failure; on a read-only root without a request.
-    pub async fn delete(&self, key: &str) -> Result<(), StoreError> {
+    pub(crate) async fn delete(&self, key: &str) -> Result<(), StoreError> {
         self.delete_all(vec![key.to_owned()]).await
     }
 
@@ -157,7 +161,7 @@ impl Root {
     ///
     /// # Errors
     /// Any failure; after a transient one the object may be gone all the same.
-    pub async fn delete_once(&self, key: &str) -> Result<(), StoreError> {
+    pub(crate) async fn delete_once(&self, key: &str) -> Result<(), StoreError> {
         self.with_retry(RetryPolicy::never()).delete(key).await
     }
 
@@ -165,7 +169,7 @@ impl Root {
     ///
     /// # Errors
     /// The first failure, after every other deletion has been tried.
-    pub async fn delete_all(&self, keys: Vec<String>) -> Result<(), StoreError> {
+    pub(crate) async fn delete_all(&self, keys: Vec<String>) -> Result<(), StoreError> {
         for keys in keys.chunks(KEYS_PER_BULK_DELETE) {
             let first = keys.first().map_or("", String::as_str);
             let paths = keys

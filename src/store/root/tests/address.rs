@@ -1,5 +1,6 @@
 //! Addresses: what opens, what does not, and what is derived from one.
 
+use super::super::list::Shallow;
 use super::super::tally::count;
 use super::*;
 

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::super::list::{Entry, Shallow};
 use super::*;
 
 async fn keeps_the_contract(root: &Root) {

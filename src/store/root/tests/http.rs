@@ -1,7 +1,8 @@
 //! Plain web servers: read only, perhaps without ranges or listings.
 
 use super::*;
-use crate::store::{Manifest, RecordError, Records};
+use crate::store::manifest::Manifest;
+use crate::store::records::{RecordError, Records};
 
 #[tokio::test]
 async fn an_http_root_is_read_only_and_says_so_without_a_request() {
