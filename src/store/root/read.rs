@@ -130,7 +130,7 @@ impl Root {
     /// Any failure; an absent or a shorter object is one, too.
     pub(crate) async fn get_prefix(&self, key: &str, n: u64) -> Result<(Bytes, u64), StoreError> {
         let size = self.size(key).await?;
-        let mut parts = self.get_ranges(key, &[0..n]).await?;
+        let mut parts = self.get_ranges(key, std::slice::from_ref(&(0..n))).await?;
         Ok((parts.pop().unwrap_or_default(), size))
     }
 
