@@ -13,6 +13,11 @@
 //! # }
 //! ```
 //!
+//! A pass that may not begin is an [`Error`] from [`Upgrade::start`], and nothing has been
+//! written. One that began always ends in a [`Report`], whatever happened to its leaves;
+//! [`Ending`] says how. [`UpgradeHandle::events`] shows it on the way and [`Stop`] ends it
+//! early. Every fault has a [`FaultKind`], which alone decides what comes of it.
+//!
 //! The library installs no subscriber, reads no environment and prints nothing; what it
 //! does shows in [`Event`]s, in tracing, and in the [`Report`].
 

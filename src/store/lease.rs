@@ -20,8 +20,6 @@ mod release;
 
 pub(crate) use acquire::{Acquired, acquire, refuse_if_live};
 pub(crate) use beat::beat;
-use error::LiveLease;
-
 pub use error::LeaseError;
 pub(crate) use held::Held;
 pub(crate) use record::{LeaseRecord, Standing};

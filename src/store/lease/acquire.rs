@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::beat::beat;
-use super::{Claim, Held, LEASE_KEY, LeaseError, LeaseRecord, LiveLease, Seen, Standing, look};
+use super::error::LiveLease;
+use super::{Claim, Held, LEASE_KEY, LeaseError, LeaseRecord, Seen, Standing, look};
 use crate::store::retry::{RetryPolicy, retry};
 use crate::store::root::{Created, Root};
 use crate::time::{Clock, Moment, iso};
