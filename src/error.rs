@@ -35,6 +35,8 @@ pub enum FaultKind {
     Declaration,
     /// The store refused a write that should have been possible.
     WriteRefused,
+    /// Another run holds the sweep lease.
+    LeaseRefused,
     /// The sweep lease is no longer ours.
     LeaseLost,
     /// The work was stopped before it was done.
@@ -120,9 +122,14 @@ impl Error {
     }
 
     /// How a pass ends that was not admitted for this: refused, unless the store itself
-    /// is at fault.
+    /// is at fault. An address that cannot be worked on is the caller's to change.
     pub fn ending(&self) -> Ending {
-        if self.kind().is_store_wide() || self.kind() == FaultKind::Bug {
+        if matches!(
+            self,
+            Self::Root(_) | Self::Records(RecordError::NotListable(_))
+        ) {
+            Ending::Refused
+        } else if self.kind().is_store_wide() || self.kind() == FaultKind::Bug {
             Ending::Aborted
         } else {
             Ending::Refused

@@ -17,7 +17,7 @@ use crate::store::root::Root;
 
 /// How often a lease is confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
+pub(crate) struct Pace {
     /// Time from one confirmed beat to the next.
     pub every: Duration,
     /// Time from a failed beat to the next try.
@@ -31,7 +31,7 @@ pub struct Pace {
 
 impl Pace {
     /// The usual pace for a lease of `ttl`: a beat every third of it, so that two may fail.
-    pub fn for_ttl(ttl: Duration) -> Self {
+    pub(crate) fn for_ttl(ttl: Duration) -> Self {
         Self {
             every: ttl / 3,
             retry: (ttl / 60).clamp(Duration::from_millis(50), Duration::from_secs(5)),
@@ -44,7 +44,7 @@ impl Pace {
 /// What the keeper has to tell.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum BeatEvent {
+pub(crate) enum BeatEvent {
     /// The lease was confirmed.
     Confirmed,
     /// A beat failed and is tried again while the lease is fresh.
@@ -66,7 +66,7 @@ enum Interrupt {
 }
 
 /// A running keeper. Dropping it ends the thread and leaves the lease to expire.
-pub struct BeatThread {
+pub(crate) struct BeatThread {
     root: String,
     commands: mpsc::UnboundedSender<Command>,
     thread: Option<JoinHandle<()>>,
@@ -86,7 +86,7 @@ impl BeatThread {
     ///
     /// # Errors
     /// [`LeaseError::Keeper`] when the thread or its runtime cannot be had.
-    pub fn spawn(
+    pub(crate) fn spawn(
         root: &Root,
         held: Held,
         pace: Pace,
@@ -127,7 +127,7 @@ impl BeatThread {
     ///
     /// # Errors
     /// The failed request; the lease then stays to expire.
-    pub async fn release(self) -> Result<Released, LeaseError> {
+    pub(crate) async fn release(self) -> Result<Released, LeaseError> {
         let gone = || LeaseError::Keeper {
             root: self.root.clone(),
             reason: "its thread has ended".to_owned(),

@@ -13,6 +13,11 @@
 //! # }
 //! ```
 //!
+//! A pass that may not begin is an [`Error`] from [`Upgrade::start`], and nothing has been
+//! written. One that began always ends in a [`Report`], whatever happened to its leaves;
+//! [`Ending`] says how. [`UpgradeHandle::events`] shows it on the way and [`Stop`] ends it
+//! early. Every fault has a [`FaultKind`], which alone decides what comes of it.
+//!
 //! The library installs no subscriber, reads no environment and prints nothing; what it
 //! does shows in [`Event`]s, in tracing, and in the [`Report`].
 
@@ -25,15 +30,13 @@ pub mod demo;
 mod error;
 mod gate;
 pub mod kernels;
-#[doc(hidden)]
-pub mod lease;
+mod lease;
 mod messages;
 #[doc(hidden)]
 pub mod pyramid;
 mod report;
 mod settings;
-#[doc(hidden)]
-pub mod store;
+mod store;
 #[doc(hidden)]
 pub mod time;
 mod upgrade;
@@ -41,9 +44,12 @@ mod work;
 
 pub use error::{AbortReason, Error, FaultKind, LeafFault};
 pub use messages::{Event, LeafRef, Reason};
-pub use report::{Bytes, Counts, Ending, FailedLeaf, Report};
+pub use report::{Bytes, Counts, Ending, FailedLeaf, Report, StageSeconds};
 pub use settings::{Settings, SettingsError};
-pub use store::Root;
+pub use store::{
+    LeafError, LeaseError, ManifestError, RecordError, RetryPolicy, Root, RootError, StoreError,
+    Tally,
+};
 pub use upgrade::{Stop, Upgrade, UpgradeHandle};
 
 /// The name and version this program signs what it writes with.

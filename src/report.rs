@@ -73,6 +73,32 @@ pub struct Bytes {
     pub written: u64,
 }
 
+/// Where the time of a pass went: seconds of each stage, summed over the leaves that were
+/// written. Stages of different leaves overlap, so the sum exceeds the wall clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct StageSeconds {
+    /// Waiting for the store's answers to reads.
+    pub read: f64,
+    /// Decompressing and decoding chunks.
+    pub decode: f64,
+    /// Sorting, merging and compressing digests, and the other folds.
+    pub fold: f64,
+    /// Compressing, encoding and hashing the column.
+    pub encode: f64,
+    /// Waiting for the store's answers to writes.
+    pub write: f64,
+}
+
+impl std::ops::AddAssign for StageSeconds {
+    fn add_assign(&mut self, other: Self) {
+        self.read += other.read;
+        self.decode += other.decode;
+        self.fold += other.fold;
+        self.encode += other.encode;
+        self.write += other.write;
+    }
+}
+
 /// One failed leaf.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FailedLeaf {
@@ -93,6 +119,7 @@ pub(crate) struct Tally {
     pub reasons: BTreeMap<Reason, u64>,
     pub failed_leaves: Vec<FailedLeaf>,
     pub bytes_of_columns: u64,
+    pub stages: StageSeconds,
     pub abort: Option<AbortReason>,
     pub warnings: Vec<String>,
 }
@@ -145,6 +172,8 @@ pub struct Report {
     pub peak_in_flight_bytes: u64,
     /// Wall-clock seconds from admission to the end.
     pub seconds: f64,
+    /// Seconds by stage.
+    pub stage_seconds: StageSeconds,
     /// What an operator should know although it stopped nothing.
     pub warnings: Vec<String>,
     /// Why the pass ended early, or was not admitted.
@@ -168,6 +197,7 @@ impl Report {
             bytes: Bytes::default(),
             peak_in_flight_bytes: 0,
             seconds: 0.0,
+            stage_seconds: StageSeconds::default(),
             warnings: Vec::new(),
             error: None,
         }

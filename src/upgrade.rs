@@ -206,6 +206,9 @@ async fn admit(upgrade: Upgrade, events: broadcast::Sender<Event>) -> Result<Adm
         settings,
         clock,
     } = upgrade;
+    if !settings.dry_run {
+        root.ensure_writable()?;
+    }
     let root = root.with_retry(settings.retry.clone());
     let manifest = Manifest::read(&root).await?;
     let declaration = Declaration::parse(
@@ -233,6 +236,7 @@ async fn admit(upgrade: Upgrade, events: broadcast::Sender<Event>) -> Result<Adm
     Ok(Admitted {
         pass: Arc::new(Pass {
             abort: AbortSignal::new(),
+            enough: AbortSignal::new(),
             budget: MemoryBudget::new(settings.memory_budget),
             run_id: new_run_id(&*clock),
             template: Arc::new(template),
@@ -262,6 +266,7 @@ fn report(pass: &Pass, tally: Tally, outcome: Ending, started: Instant) -> Repor
         },
         peak_in_flight_bytes: pass.budget.peak(),
         seconds: started.elapsed().as_secs_f64(),
+        stage_seconds: tally.stages,
         warnings: tally.warnings,
         error: tally.abort.map(|reason| reason.to_string()),
         ..Report::blank(pass.root.url(), &pass.settings)
@@ -272,4 +277,42 @@ fn report(pass: &Pass, tally: Tally, outcome: Ending, started: Instant) -> Repor
 fn new_run_id(clock: &dyn Clock) -> String {
     let drawn = RandomState::new().build_hasher().finish();
     format!("zagg-stream-{}-{drawn:016x}", clock.now().unix_seconds())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{RetryPolicy, RootError};
+
+    async fn refusal(root: &Root, dry_run: bool) -> Error {
+        let settings = Settings {
+            dry_run,
+            retry: RetryPolicy::immediate(1),
+            ..Settings::default()
+        };
+        let upgrade = Upgrade::new(root.clone()).settings(settings);
+        let (events, _) = broadcast::channel(1);
+        admit(upgrade, events).await.err().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_pass_that_cannot_write_is_refused_before_it_asks_for_anything() {
+        let root = Root::open("https://127.0.0.1:1/hive").unwrap();
+        let error = refusal(&root, false).await;
+        assert!(
+            matches!(error, Error::Root(RootError::ReadOnly { .. })),
+            "{error}"
+        );
+        assert!(error.to_string().contains("s3://"), "{error}");
+        assert_eq!(error.ending().exit_code(), 3);
+        assert_eq!(root.tally().requests(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_dry_run_needs_no_right_to_write() {
+        let root = Root::open("https://127.0.0.1:1/hive").unwrap();
+        let error = refusal(&root, true).await;
+        assert!(matches!(error, Error::Manifest(_)), "{error}");
+        assert_eq!(root.tally().requests(), 1);
+    }
 }

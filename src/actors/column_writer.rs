@@ -2,6 +2,7 @@
 //! Costs the column's objects as PUTs and one LIST; at most `max_writers` columns at once.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use actix::{Actor, AtomicResponse, Context, Handler};
 use tokio::sync::Semaphore;
@@ -42,12 +43,14 @@ async fn write(pass: Arc<Pass>, folded: FoldedColumn) {
         stamp,
         reason,
         column,
+        mut stages,
         held,
         share,
     } = folded;
     if pass.abort.is_raised() {
         return ticket.finish(LeafOutcome::NotAttempted);
     }
+    let started = Instant::now();
     let written = column
         .write(
             &pass.root,
@@ -58,10 +61,15 @@ async fn write(pass: Arc<Pass>, folded: FoldedColumn) {
             || pass.now(),
         )
         .await;
+    stages.write = started.elapsed().as_secs_f64();
     let num_bytes = column.num_bytes();
     drop((column, share));
     ticket.finish(match written {
-        Ok(()) => LeafOutcome::Written { reason, num_bytes },
+        Ok(()) => LeafOutcome::Written {
+            reason,
+            num_bytes,
+            stages,
+        },
         Err(fault) => LeafOutcome::failed(fault),
     });
 }

@@ -87,6 +87,7 @@ async fn free_place(pass: &Pass, places: &Arc<Semaphore>) -> Option<OwnedSemapho
     tokio::select! {
         biased;
         () = pass.abort.raised() => None,
+        () = pass.enough.raised() => None,
         place = places.clone().acquire_owned() => place.ok(),
     }
 }

@@ -3,6 +3,7 @@
 //! `max_folds` leaves at once, their bytes bounded by the memory budget.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use actix::{Actor, Addr, AtomicResponse, Context, Handler};
 use tokio::sync::{Semaphore, mpsc};
@@ -14,6 +15,7 @@ use crate::budget::Share;
 use crate::error::LeafFault;
 use crate::kernels::column::ColumnFold;
 use crate::messages::{FoldJob, FoldedColumn, Hold, LeafOutcome, LeafRef};
+use crate::report::StageSeconds;
 use crate::store::column::EncodedColumn;
 use crate::store::leaf::{OpenLeaf, Window};
 use crate::store::leaf_error::{LeafError, LeafProblem};
@@ -80,12 +82,17 @@ async fn fold_and_pass_on(pass: Arc<Pass>, job: FoldJob, next: Next) {
         return ticket.finish(LeafOutcome::NotAttempted);
     };
     match fold(&pass, ticket.leaf()).await {
-        Ok(Some((column, share))) => {
+        Ok(Some(Folded {
+            column,
+            stages,
+            share,
+        })) => {
             let folded = FoldedColumn {
                 ticket,
                 stamp,
                 reason,
                 column,
+                stages,
                 held,
                 share,
             };
@@ -97,8 +104,16 @@ async fn fold_and_pass_on(pass: Arc<Pass>, job: FoldJob, next: Next) {
     }
 }
 
+/// A leaf's column, with its share of the budget and where the time went.
+struct Folded {
+    column: EncodedColumn,
+    stages: StageSeconds,
+    share: Share,
+}
+
 /// Folds one leaf; `None` when the pass was stopped on the way.
-async fn fold(pass: &Pass, leaf: &LeafRef) -> Result<Option<(EncodedColumn, Share)>, LeafFault> {
+async fn fold(pass: &Pass, leaf: &LeafRef) -> Result<Option<Folded>, LeafFault> {
+    let started = Instant::now();
     let open = OpenLeaf::open(&pass.root, pass.template.clone(), leaf.clone()).await?;
     let open = Arc::new(open);
     let share = Arc::new(pass.budget.share());
@@ -107,25 +122,32 @@ async fn fold(pass: &Pass, leaf: &LeafRef) -> Result<Option<(EncodedColumn, Shar
         let (open, share, template) = (open.clone(), share.clone(), pass.template.clone());
         tokio::task::spawn_blocking(move || fold_windows(&open, &template, receiver, &share))
     };
-    let complete = read_windows(pass, &open, &share, sender).await?;
+    let mut read = started.elapsed();
+    let complete = read_windows(pass, &open, &share, sender, &mut read).await?;
     let folded = folding.await.map_err(|error| panicked(leaf, error))?;
     if !complete {
         return Ok(None);
     }
-    let column = folded?;
-    share.release_through(u64::MAX - 1);
-    let written = pass.budget.share();
-    written.grow(0, column.num_bytes()).await;
-    Ok(Some((column, written)))
+    let (column, mut stages) = folded?;
+    stages.read = read.as_secs_f64();
+    drop(share);
+    let share = pass.budget.share();
+    share.grow(0, column.num_bytes()).await;
+    Ok(Some(Folded {
+        column,
+        stages,
+        share,
+    }))
 }
 
-/// Reads the leaf's windows in order; `false` when the pass was stopped, or when the
-/// fold has refused the leaf and takes no more.
+/// Reads the leaf's windows in order, adding the time its requests take to `read`; `false`
+/// when the pass was stopped.
 async fn read_windows(
     pass: &Pass,
     leaf: &OpenLeaf,
     share: &Share,
     sender: mpsc::Sender<Window>,
+    read: &mut Duration,
 ) -> Result<bool, LeafError> {
     for cells in leaf.windows(pass.settings.read_window) {
         if pass.abort.is_raised() {
@@ -133,10 +155,13 @@ async fn read_windows(
         }
         let block = (cells.end - 1) / pass.template.plan.block_cells();
         share.grow(block, leaf.indexed_bytes(&cells)).await;
+        let asked = Instant::now();
         let window = leaf.fetch(&pass.root, cells).await?;
+        *read += asked.elapsed();
         share
             .grow(block, window.decoded_bytes() * RESIDENT_PER_DECODED_BYTE)
             .await;
+        // A fold that takes no more has refused the leaf, and its answer says why.
         if sender.send(window).await.is_err() {
             break;
         }
@@ -144,28 +169,44 @@ async fn read_windows(
     Ok(true)
 }
 
-/// The fold thread: decodes, folds, encodes.
+/// The fold thread: decodes, folds, encodes, and says how long each took.
 fn fold_windows(
     leaf: &OpenLeaf,
     template: &ColumnTemplate,
     mut windows: mpsc::Receiver<Window>,
     share: &Share,
-) -> Result<EncodedColumn, LeafFault> {
+) -> Result<(EncodedColumn, StageSeconds), LeafFault> {
+    let mut stages = StageSeconds::default();
     let path = leaf.leaf.path();
     let failed = |error| LeafError::of_leaf(&path, LeafProblem::Fold(error));
     let mut fold = ColumnFold::new(&template.plan, &template.declaration.fields).map_err(failed)?;
     while let Some(window) = windows.blocking_recv() {
         let blocks_done = window.cells.end / template.plan.block_cells();
+        let mut clock = Instant::now();
         for slab in leaf.slabs(window) {
             let (cells, fields) = slab?;
+            stages.decode += lap(&mut clock);
             fold.push(cells, &fields).map_err(failed)?;
+            stages.fold += lap(&mut clock);
         }
         if let Some(last) = blocks_done.checked_sub(1) {
             share.release_through(last);
         }
     }
+    let mut clock = Instant::now();
     let folded = fold.finish().map_err(failed)?;
-    EncodedColumn::encode(template, &leaf.leaf, &leaf.group_attributes, &folded)
+    stages.fold += lap(&mut clock);
+    let column = EncodedColumn::encode(template, &leaf.leaf, &leaf.group_attributes, &folded)?;
+    stages.encode += lap(&mut clock);
+    Ok((column, stages))
+}
+
+/// Seconds since `clock`, which starts anew.
+fn lap(clock: &mut Instant) -> f64 {
+    let now = Instant::now();
+    let seconds = (now - *clock).as_secs_f64();
+    *clock = now;
+    seconds
 }
 
 fn panicked(leaf: &LeafRef, error: tokio::task::JoinError) -> LeafError {

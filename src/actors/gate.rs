@@ -94,7 +94,14 @@ async fn judge_and_pass_on(
     let _ = fold.send(job).await;
 }
 
+/// Lets a leaf through while fewer are under way than were asked for.
 fn admit(pass: &Pass, let_through: &AtomicU64) -> bool {
-    let nth = let_through.fetch_add(1, Ordering::Relaxed);
-    pass.settings.max_leaves.is_none_or(|limit| nth < limit)
+    let Some(limit) = pass.settings.max_leaves else {
+        return true;
+    };
+    let nth = let_through.fetch_add(1, Ordering::Relaxed) + 1;
+    if nth >= limit {
+        pass.enough.raise();
+    }
+    nth <= limit
 }

@@ -48,6 +48,8 @@ pub(crate) struct Pass {
     pub run_id: String,
     pub clock: Arc<dyn Clock>,
     pub abort: AbortSignal,
+    /// Raised when as many leaves are under way as were asked for.
+    pub enough: AbortSignal,
     pub budget: MemoryBudget,
     pub events: broadcast::Sender<Event>,
 }
@@ -56,6 +58,11 @@ impl Pass {
     /// The present as a store writes it.
     pub(crate) fn now(&self) -> String {
         crate::time::iso(self.clock.now().unix_seconds())
+    }
+
+    /// Whether no further leaf is to be begun.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.abort.is_raised() || self.enough.is_raised()
     }
 
     /// Tells the watchers, of whom there may be none.

@@ -42,7 +42,7 @@ impl Handler<FoundLeaf> for StampReader {
 
 async fn read_and_pass_on(pass: Arc<Pass>, found: FoundLeaf, gate: Addr<GateActor>) {
     let ticket = found.ticket;
-    if pass.abort.is_raised() {
+    if pass.is_closing() {
         return ticket.finish(LeafOutcome::NotAttempted);
     }
     match read(&pass, ticket.leaf()).await {

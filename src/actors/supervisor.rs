@@ -72,9 +72,14 @@ impl Supervisor {
     fn count(&mut self, leaf: &LeafRef, outcome: LeafOutcome, ctx: &mut Context<Self>) {
         let counts = &mut self.tally.counts;
         match outcome {
-            LeafOutcome::Written { reason, num_bytes } => {
+            LeafOutcome::Written {
+                reason,
+                num_bytes,
+                stages,
+            } => {
                 counts.written += 1;
                 self.tally.bytes_of_columns += num_bytes;
+                self.tally.stages += stages;
                 *self.tally.reasons.entry(reason).or_default() += 1;
                 self.in_a_row = FaultsInARow::default();
                 let leaf = leaf.path();

@@ -39,6 +39,7 @@ async fn show(args: LeaseArgs) -> Result<ExitCode, Error> {
 
 async fn release(args: ReleaseArgs) -> Result<ExitCode, Error> {
     let root = Root::open_with(&args.lease.root, std::env::vars())?;
+    root.ensure_writable()?;
     let run_id = match (args.run_id, lease::show(&root).await?) {
         (Some(run_id), _) => run_id,
         (None, Standing::Lease(record)) if !is_live(&record) => record.run_id().to_owned(),

@@ -91,7 +91,7 @@ pub struct ColumnFold<'a> {
 #[derive(Debug)]
 enum FieldFold {
     Exact(DenseFold),
-    Digest { fold: DigestFold, budget: f64 },
+    Digest { fold: Box<DigestFold>, budget: f64 },
     Packed { fold: CompositionFold, of: usize },
 }
 
@@ -118,7 +118,7 @@ impl<'a> ColumnFold<'a> {
                     };
                     DigestFold::new(digest.budget, channels, plan.cell_order, plan.from_leaf())
                         .map(|fold| FieldFold::Digest {
-                            fold,
+                            fold: Box::new(fold),
                             budget: digest.budget,
                         })
                         .map_err(|source| digests_error(field, source))
@@ -193,7 +193,7 @@ impl<'a> ColumnFold<'a> {
                     let bytes = columns.into_iter().map(DenseColumn::into_bytes);
                     bytes.map(FieldCells::Dense).collect()
                 }
-                FieldFold::Digest { fold, budget } => digest_columns(plan, fold, budget)
+                FieldFold::Digest { fold, budget } => digest_columns(plan, *fold, budget)
                     .map_err(|source| digests_error(field, source))?,
                 FieldFold::Packed { fold, of } => {
                     weighed_by.push((index, of));

@@ -5,6 +5,7 @@ use actix::Message;
 
 use crate::budget::Share;
 use crate::messages::{LeafTicket, Reason};
+use crate::report::StageSeconds;
 use crate::store::Held;
 use crate::store::column::EncodedColumn;
 use crate::store::stamp::Stamp;
@@ -16,6 +17,8 @@ pub(crate) struct FoldedColumn {
     pub stamp: Stamp,
     pub reason: Reason,
     pub column: EncodedColumn,
+    /// Where the time went so far.
+    pub stages: StageSeconds,
     /// Proof that the sweep lease is ours, as long as it is fresh.
     pub held: Held,
     /// The column's share of the memory budget, given back when it is written.

@@ -4,6 +4,7 @@ use actix::Message;
 
 use crate::error::LeafFault;
 use crate::messages::LeafRef;
+use crate::report::StageSeconds;
 
 /// Why a column is not current, by the check that found it (`format.md` section 7,
 /// "Skip gate").
@@ -47,6 +48,8 @@ pub(crate) enum LeafOutcome {
         reason: Reason,
         /// Bytes of the column's objects.
         num_bytes: u64,
+        /// Where the time went.
+        stages: StageSeconds,
     },
     /// Its column is current.
     Current,

@@ -23,7 +23,7 @@ const ZSTD_LEVEL: i32 = 3;
 
 /// How the cells of an array are cut into objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cut {
+pub(crate) enum Cut {
     /// One object, one chunk.
     Single,
     /// One object of inner chunks with an index at its end.
@@ -34,7 +34,7 @@ pub enum Cut {
 }
 
 /// One array, ready to encode its cells.
-pub struct ArrayTemplate {
+pub(crate) struct ArrayTemplate {
     /// Name of the array within its group.
     pub name: String,
     /// What a cell holds.
@@ -73,7 +73,7 @@ impl ArrayTemplate {
     ///
     /// # Errors
     /// When the codecs cannot be built, which a known data type rules out.
-    pub fn dense(
+    pub(crate) fn dense(
         name: &str,
         fill: dense::FillValue,
         n_cells: u64,
@@ -96,7 +96,7 @@ impl ArrayTemplate {
     ///
     /// # Errors
     /// When the codecs cannot be built.
-    pub fn ragged(
+    pub(crate) fn ragged(
         name: &str,
         n_cells: u64,
         cut: Cut,
@@ -150,7 +150,7 @@ impl ArrayTemplate {
     ///
     /// # Errors
     /// When the cells are not those of this array.
-    pub fn encode(
+    pub(crate) fn encode(
         &self,
         cells: CellsRef<'_>,
     ) -> Result<Option<(&'static str, Bytes)>, EncodeError> {

@@ -20,7 +20,7 @@ const WRITES_AT_ONCE: usize = 16;
 
 /// A column, ready to be written.
 #[derive(Debug)]
-pub struct EncodedColumn {
+pub(crate) struct EncodedColumn {
     /// Keys below the column and their metadata documents.
     documents: Vec<(String, Bytes)>,
     /// Keys below the column and their chunks.
@@ -36,7 +36,7 @@ impl EncodedColumn {
     ///
     /// # Errors
     /// Only on faults of the program: its own values do not fit its own template.
-    pub fn encode(
+    pub(crate) fn encode(
         template: &ColumnTemplate,
         leaf: &LeafRef,
         leaf_attributes: &Map<String, Value>,
@@ -64,7 +64,7 @@ impl EncodedColumn {
     }
 
     /// Bytes of all objects but the root document.
-    pub fn num_bytes(&self) -> u64 {
+    pub(crate) fn num_bytes(&self) -> u64 {
         let objects = self.documents.iter().chain(&self.chunks);
         objects.map(|(_, bytes)| bytes.len() as u64).sum()
     }
@@ -103,7 +103,7 @@ impl EncodedColumn {
     ///
     /// # Errors
     /// Failed requests, and a lease that is no longer ours.
-    pub async fn write(
+    pub(crate) async fn write(
         &self,
         root: &Root,
         template: &ColumnTemplate,

@@ -9,7 +9,7 @@ use crate::kernels::cells::CellsRef;
 ///
 /// Dense: the little-endian values. Ragged: per cell its length in bytes as u64, then
 /// the bytes.
-pub fn of_cells(cells: CellsRef<'_>) -> String {
+pub(crate) fn of_cells(cells: CellsRef<'_>) -> String {
     let mut hasher = Sha256::new();
     match cells {
         CellsRef::Dense(bytes) => hasher.update(bytes),
@@ -25,7 +25,7 @@ pub fn of_cells(cells: CellsRef<'_>) -> String {
 
 /// The `content_hashes` document of an artifact: hashes by array path, in path order,
 /// and the hash of all of them.
-pub fn document(mut arrays: Vec<(String, String)>) -> Value {
+pub(crate) fn document(mut arrays: Vec<(String, String)>) -> Value {
     arrays.sort_unstable();
     let mut digests: Vec<&str> = arrays.iter().map(|(_, digest)| digest.as_str()).collect();
     digests.sort_unstable();

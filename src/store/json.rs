@@ -10,25 +10,25 @@ use std::fmt::Write;
 use serde_json::Value;
 
 /// Indentation of a `zarr.json` document.
-pub const ZARR_INDENT: usize = 2;
+pub(crate) const ZARR_INDENT: usize = 2;
 
 /// Reads a document.
 ///
 /// # Errors
 /// When the bytes are not JSON.
-pub fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     serde_json::from_slice(bytes)
 }
 
 /// `value` as `json.dumps(value, indent=indent)`.
-pub fn python_pretty(value: &Value, indent: usize) -> String {
+pub(crate) fn python_pretty(value: &Value, indent: usize) -> String {
     let mut out = String::new();
     write_value(&mut out, value, Layout::Pretty { indent, depth: 0 });
     out
 }
 
 /// `value` as `json.dumps(value)`: one line, separators `, ` and `: `.
-pub fn python_compact(value: &Value) -> String {
+pub(crate) fn python_compact(value: &Value) -> String {
     let mut out = String::new();
     write_value(&mut out, value, Layout::Compact);
     out
@@ -137,7 +137,7 @@ fn write_string(out: &mut String, text: &str) {
 /// A finite `value` as Python's `repr` writes it: the fewest digits that read back to
 /// it, with an exponent when that is below -4 or at least 16. The others are `NaN`,
 /// `Infinity` and `-Infinity`, as `json.dumps` spells them.
-pub fn python_float(value: f64) -> String {
+pub(crate) fn python_float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
     }

@@ -34,7 +34,7 @@ const MAX_ZSTD_RATIO: u64 = (128 << 10) / 4;
 
 /// What an element of an array is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ElementType {
+pub(crate) enum ElementType {
     /// A number of fixed width.
     Dense(DenseType),
     /// A byte string of its own length per cell.
@@ -51,11 +51,11 @@ impl std::fmt::Display for ElementType {
 }
 
 /// The Zarr data type of ragged arrays; readers also know it as `bytes`.
-pub const RAGGED_NAME: &str = "variable_length_bytes";
+pub(crate) const RAGGED_NAME: &str = "variable_length_bytes";
 
 /// A run of cells and where its encoded bytes are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tile {
+pub(crate) struct Tile {
     /// Ranks of the cells within the leaf.
     pub cells: Range<u64>,
     /// Key of the object, below the array.
@@ -65,7 +65,7 @@ pub struct Tile {
 }
 
 /// The layout of one array.
-pub struct ArrayLayout {
+pub(crate) struct ArrayLayout {
     array: Array<()>,
     element: ElementType,
     sharding: Option<Sharding>,
@@ -101,7 +101,7 @@ impl ArrayLayout {
     /// # Errors
     /// When the document is not that of a Zarr v3 array, when the array is not one
     /// run of `n_cells` cells, or when its grid, data type or codecs are unknown.
-    pub fn parse(document: &[u8], n_cells: u64) -> Result<Self, LeafProblem> {
+    pub(crate) fn parse(document: &[u8], n_cells: u64) -> Result<Self, LeafProblem> {
         let metadata: ArrayMetadataV3 = serde_json::from_slice(document)
             .map_err(|error| LeafProblem::Metadata(error.to_string()))?;
         if metadata.shape != [n_cells] {
@@ -128,43 +128,43 @@ impl ArrayLayout {
     }
 
     /// What a cell holds.
-    pub fn element(&self) -> ElementType {
+    pub(crate) fn element(&self) -> ElementType {
         self.element
     }
 
     /// The array's own attributes.
-    pub fn attributes(&self) -> &Map<String, Value> {
+    pub(crate) fn attributes(&self) -> &Map<String, Value> {
         self.array.attributes()
     }
 
     /// Cells of the smallest run that decodes by itself.
-    pub fn tile_cells(&self) -> u64 {
+    pub(crate) fn tile_cells(&self) -> u64 {
         self.sharding
             .as_ref()
             .map_or(self.object_cells, |sharding| sharding.inner_cells)
     }
 
     /// The keys below the array of every object the grid has, in cell order.
-    pub fn objects(&self) -> impl Iterator<Item = String> + '_ {
+    pub(crate) fn objects(&self) -> impl Iterator<Item = String> + '_ {
         (0..self.n_cells.div_ceil(self.object_cells))
             .map(|i| self.array.chunk_key(&[i]).to_string())
     }
 
     /// Bytes of the index that ends (or starts) every shard; `None` for an array
     /// that is not sharded.
-    pub fn index_bytes(&self) -> Option<u64> {
+    pub(crate) fn index_bytes(&self) -> Option<u64> {
         self.sharding.as_ref().map(|sharding| sharding.index_bytes)
     }
 
     /// Whether the index is at the end of the shard.
-    pub fn index_at_end(&self) -> bool {
+    pub(crate) fn index_at_end(&self) -> bool {
         self.sharding
             .as_ref()
             .is_some_and(|sharding| sharding.index_at_end)
     }
 
     /// The tiles of an object that is one chunk.
-    pub fn chunk_tile(&self, object_index: u64, object: &str) -> Tile {
+    pub(crate) fn chunk_tile(&self, object_index: u64, object: &str) -> Tile {
         Tile {
             cells: self.object_range(object_index),
             object: object.to_owned(),
@@ -176,7 +176,7 @@ impl ArrayLayout {
     ///
     /// # Errors
     /// When the checksum is wrong or an entry points outside the object.
-    pub fn shard_tiles(
+    pub(crate) fn shard_tiles(
         &self,
         object_index: u64,
         object: &str,
@@ -229,7 +229,7 @@ impl ArrayLayout {
     ///
     /// # Errors
     /// When the bytes do not decode to that many cells.
-    pub fn decode(&self, tile: &Tile, encoded: Bytes) -> Result<Cells, LeafProblem> {
+    pub(crate) fn decode(&self, tile: &Tile, encoded: Bytes) -> Result<Cells, LeafProblem> {
         let cells = (tile.cells.end - tile.cells.start) as usize;
         self.decode_chunk(&encoded, cells)
             .map_err(|detail| LeafProblem::Chunk {
@@ -290,7 +290,7 @@ impl ArrayLayout {
     }
 
     /// A run of no cells, to append to.
-    pub fn no_cells(&self) -> Cells {
+    pub(crate) fn no_cells(&self) -> Cells {
         match self.element {
             ElementType::Dense(_) => Cells::Dense(Vec::new()),
             ElementType::Ragged => Cells::Ragged(RaggedColumn::new()),
@@ -298,7 +298,7 @@ impl ArrayLayout {
     }
 
     /// Appends a run of cells that was never written.
-    pub fn push_fill(&self, cells: &mut Cells, n_cells: u64) {
+    pub(crate) fn push_fill(&self, cells: &mut Cells, n_cells: u64) {
         cells.push_fill(self.array.fill_value().as_ne_bytes(), n_cells as usize);
     }
 }
@@ -444,7 +444,7 @@ fn non_zero(cells: u64) -> NonZeroU64 {
 }
 
 /// Bytes a tile decodes to, when its frame says so.
-pub fn decoded_size(encoded: &[u8]) -> u64 {
+pub(crate) fn decoded_size(encoded: &[u8]) -> u64 {
     match zstd::zstd_safe::get_frame_content_size(encoded) {
         Ok(Some(claimed)) => claimed.min(encoded.len() as u64 * MAX_ZSTD_RATIO),
         _ => encoded.len() as u64,

@@ -44,7 +44,7 @@ struct FieldArrays {
 
 /// A leaf whose metadata was read and found as declared.
 #[derive(Debug)]
-pub struct OpenLeaf {
+pub(crate) struct OpenLeaf {
     /// Which leaf.
     pub leaf: LeafRef,
     /// Attributes of the leaf's group of cells.
@@ -56,7 +56,7 @@ pub struct OpenLeaf {
 
 /// The encoded tiles of some consecutive slabs.
 #[derive(Debug)]
-pub struct Window {
+pub(crate) struct Window {
     /// Cells covered, as ranks within the leaf.
     pub cells: Range<u64>,
     /// Per declared field and array, the tiles with their bytes.
@@ -64,13 +64,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// Bytes the tiles hold encoded.
-    pub fn encoded_bytes(&self) -> u64 {
-        self.tiles().map(|(_, bytes)| bytes.len() as u64).sum()
-    }
-
     /// Bytes the tiles will hold decoded, as far as their frames say.
-    pub fn decoded_bytes(&self) -> u64 {
+    pub(crate) fn decoded_bytes(&self) -> u64 {
         self.tiles().map(|(_, bytes)| decoded_size(bytes)).sum()
     }
 
@@ -84,7 +79,7 @@ impl OpenLeaf {
     ///
     /// # Errors
     /// The leaf read refusals of `format.md` section 6, damage, and failed requests.
-    pub async fn open(
+    pub(crate) async fn open(
         root: &Root,
         template: Arc<ColumnTemplate>,
         leaf: LeafRef,
@@ -125,7 +120,7 @@ impl OpenLeaf {
 
     /// Cuts the leaf into windows of about `target_bytes` encoded bytes, each a whole
     /// number of slabs.
-    pub fn windows(&self, target_bytes: u64) -> Vec<Range<u64>> {
+    pub(crate) fn windows(&self, target_bytes: u64) -> Vec<Range<u64>> {
         let n_cells = self.template.plan.leaf_cells();
         let n_slabs = n_cells.div_ceil(self.slab_cells);
         let mut slab_bytes = vec![0u64; n_slabs as usize];
@@ -151,7 +146,7 @@ impl OpenLeaf {
 
     /// Encoded bytes of a window, from the shard indexes; objects that are one chunk
     /// count as nothing because their size is not known before they are read.
-    pub fn indexed_bytes(&self, window: &Range<u64>) -> u64 {
+    pub(crate) fn indexed_bytes(&self, window: &Range<u64>) -> u64 {
         self.arrays()
             .flat_map(|array| tiles_of(array, window))
             .filter_map(|tile| tile.bytes.as_ref())
@@ -163,7 +158,7 @@ impl OpenLeaf {
     ///
     /// # Errors
     /// Failed requests.
-    pub async fn fetch(&self, root: &Root, window: Range<u64>) -> Result<Window, LeafError> {
+    pub(crate) async fn fetch(&self, root: &Root, window: Range<u64>) -> Result<Window, LeafError> {
         let fields = self.fields.iter().map(|field| async {
             let fetch = |array| self.fetch_array(root, array, &window);
             let (payload, locations, times) = try_join3(
@@ -212,7 +207,7 @@ impl OpenLeaf {
     }
 
     /// Decodes a window slab by slab, in cell order.
-    pub fn slabs(
+    pub(crate) fn slabs(
         &self,
         window: Window,
     ) -> impl Iterator<Item = Result<(Range<u64>, Vec<FieldCells>), LeafError>> + '_ {

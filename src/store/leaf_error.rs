@@ -14,7 +14,7 @@ pub struct LeafError {
     pub array: Option<String>,
     /// What is wrong, and what to do about it.
     #[source]
-    pub problem: LeafProblem,
+    pub problem: Box<LeafProblem>,
 }
 
 fn named(array: &Option<String>) -> String {
@@ -29,7 +29,7 @@ impl LeafError {
         Self {
             leaf: leaf.to_owned(),
             array: None,
-            problem: problem.into(),
+            problem: Box::new(problem.into()),
         }
     }
 
@@ -38,13 +38,13 @@ impl LeafError {
         Self {
             leaf: leaf.to_owned(),
             array: Some(array.to_owned()),
-            problem: problem.into(),
+            problem: Box::new(problem.into()),
         }
     }
 
     /// What the fault means for the pass.
     pub fn kind(&self) -> FaultKind {
-        match &self.problem {
+        match &*self.problem {
             LeafProblem::Store(error) => error.kind(),
             LeafProblem::CompanionAbsent { .. }
             | LeafProblem::CompanionUnbound { .. }

@@ -2,14 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::root::{Root, StoreError, Version};
+use super::root::{Root, StoreError};
 use crate::error::FaultKind;
+use crate::kernels::words::morton;
 
 /// Key of the manifest.
-pub const MANIFEST_KEY: &str = "morton_hive.json";
-
-/// The deepest order a morton word can have (`morton.md` section 1.2).
-pub const MAX_ORDER: u8 = 29;
+pub(crate) const MANIFEST_KEY: &str = "morton_hive.json";
 
 /// Why a manifest cannot be worked from. Each message names the file and the cure.
 #[derive(Debug, thiserror::Error)]
@@ -110,11 +108,10 @@ impl ManifestError {
 
 /// A manifest this program can work from.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Manifest {
+pub(crate) struct Manifest {
     raw: Map<String, Value>,
     cell_order: u8,
     shard_order: u8,
-    version: Option<Version>,
 }
 
 impl Manifest {
@@ -122,10 +119,10 @@ impl Manifest {
     ///
     /// # Errors
     /// A failed read, and every refusal of [`Manifest::parse`].
-    pub async fn read(root: &Root) -> Result<Self, ManifestError> {
+    pub(crate) async fn read(root: &Root) -> Result<Self, ManifestError> {
         let path = format!("{}/{MANIFEST_KEY}", root.url().trim_end_matches('/'));
-        let found = match root.get_with_version(MANIFEST_KEY).await {
-            Ok(found) => found,
+        let bytes = match root.get(MANIFEST_KEY).await {
+            Ok(bytes) => bytes,
             Err(error) if error.kind() == FaultKind::NotFound => {
                 return Err(ManifestError::Absent {
                     path,
@@ -134,9 +131,7 @@ impl Manifest {
             }
             Err(error) => return Err(error.into()),
         };
-        let mut manifest = Self::parse(&found.bytes, &path)?;
-        manifest.version = Some(found.version);
-        Ok(manifest)
+        Self::parse(&bytes, &path)
     }
 
     /// The manifest in `bytes`; `path` is what messages call it.
@@ -144,7 +139,7 @@ impl Manifest {
     /// # Errors
     /// When the bytes are not JSON or no mapping, the spec is unknown, the orders are
     /// missing, ill-typed or cross, or `path_grouping` is not 1.
-    pub fn parse(bytes: &[u8], path: &str) -> Result<Self, ManifestError> {
+    pub(crate) fn parse(bytes: &[u8], path: &str) -> Result<Self, ManifestError> {
         let path = || path.to_owned();
         let value = serde_json::from_slice(bytes).map_err(|error| ManifestError::NotJson {
             path: path(),
@@ -170,7 +165,7 @@ impl Manifest {
             raw.get(key)
                 .and_then(Value::as_u64)
                 .and_then(|order| u8::try_from(order).ok())
-                .filter(|order| *order <= MAX_ORDER)
+                .filter(|order| *order <= morton::MAX_ORDER)
                 .ok_or_else(|| ManifestError::BadOrder {
                     path: path(),
                     key,
@@ -199,62 +194,29 @@ impl Manifest {
             raw,
             cell_order,
             shard_order,
-            version: None,
         })
     }
 
-    /// Every key as it stands in the file, in its order.
-    pub fn raw(&self) -> &Map<String, Value> {
-        &self.raw
-    }
-
-    /// Which writing of the file this is, when it was read from a store.
-    pub fn version(&self) -> Option<&Version> {
-        self.version.as_ref()
-    }
-
-    /// The spec, `morton-hive/1` or `morton-hive/2`.
-    pub fn spec(&self) -> &str {
-        self.text("spec").unwrap_or_default()
-    }
-
     /// Order of the cells, 1 to 29.
-    pub fn cell_order(&self) -> u8 {
+    pub(crate) fn cell_order(&self) -> u8 {
         self.cell_order
     }
 
     /// Order of the shards, 0 to 28 and below that of the cells.
-    pub fn shard_order(&self) -> u8 {
+    pub(crate) fn shard_order(&self) -> u8 {
         self.shard_order
     }
 
-    /// The `temporal` block, when there is one.
-    pub fn temporal(&self) -> Option<&Value> {
-        self.raw.get("temporal").filter(|value| !value.is_null())
-    }
-
     /// Whether leaves are named `{id}_{window}.zarr`: the manifest has a `temporal` block.
-    pub fn is_windowed(&self) -> bool {
-        self.temporal().is_some()
-    }
-
-    /// The dataset's short name.
-    pub fn short_name(&self) -> Option<&str> {
-        self.raw.get("dataset")?.get("short_name")?.as_str()
-    }
-
-    /// The semantic hash, 64 hex digits.
-    pub fn semantic_hash(&self) -> Option<&str> {
-        self.text("semantic_hash")
+    pub(crate) fn is_windowed(&self) -> bool {
+        self.raw
+            .get("temporal")
+            .is_some_and(|value| !value.is_null())
     }
 
     /// The `pyramid` block, unread.
-    pub fn pyramid(&self) -> Option<&Value> {
+    pub(crate) fn pyramid(&self) -> Option<&Value> {
         self.raw.get("pyramid")
-    }
-
-    fn text(&self, key: &str) -> Option<&str> {
-        self.raw.get(key)?.as_str()
     }
 }
 
@@ -276,7 +238,6 @@ mod tests {
     use object_store::memory::InMemory;
 
     use super::*;
-    use crate::store::json::python_pretty;
 
     const GOOD: &str = r#"{
  "spec": "morton-hive/1",
@@ -298,15 +259,10 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_is_read_and_keeps_its_bytes() {
+    fn a_manifest_is_read() {
         let manifest = parse(GOOD).unwrap();
-        assert_eq!(manifest.spec(), "morton-hive/1");
         assert_eq!((manifest.cell_order(), manifest.shard_order()), (6, 4));
-        assert_eq!(manifest.short_name(), Some("PLAIN"));
-        assert_eq!(manifest.semantic_hash(), None);
         assert!(!manifest.is_windowed());
-        let again = python_pretty(&Value::Object(manifest.raw().clone()), 1);
-        assert_eq!(again, GOOD);
         let windowed = GOOD.replace("\"mystery\"", "\"temporal\"");
         assert!(parse(&windowed).unwrap().is_windowed());
         let null = GOOD.replace("\"pyramid\": {}", "\"temporal\": null");
@@ -378,7 +334,6 @@ mod tests {
         assert!(matches!(error, ManifestError::Absent { .. }));
         assert_eq!(error.kind(), FaultKind::NotFound);
         root.put(MANIFEST_KEY, GOOD).await.unwrap();
-        let manifest = Manifest::read(&root).await.unwrap();
-        assert!(manifest.version().is_some());
+        assert!(Manifest::read(&root).await.is_ok());
     }
 }

@@ -1,29 +1,32 @@
 //! The object store as this domain sees it: a root, the documents at it, leaves,
 //! columns, and the requests they cost.
 
-pub mod array;
-pub mod column;
-pub mod hash;
-pub mod json;
-pub mod layout;
-pub mod leaf;
+pub(crate) mod array;
+pub(crate) mod column;
+pub(crate) mod hash;
+pub(crate) mod json;
+pub(crate) mod layout;
+pub(crate) mod leaf;
 mod leaf_check;
-pub mod leaf_error;
-pub mod lease;
-pub mod manifest;
+pub(crate) mod leaf_error;
+pub(crate) mod lease;
+pub(crate) mod manifest;
 mod ragged_chunk;
-pub mod records;
-pub mod retry;
-pub mod root;
-pub mod stamp;
-pub mod status;
-pub mod template;
+pub(crate) mod records;
+pub(crate) mod retry;
+pub(crate) mod root;
+pub(crate) mod stamp;
+pub(crate) mod status;
+pub(crate) mod template;
 
-pub use lease::{Held, LeaseError, LeaseRecord};
-pub use manifest::{Manifest, ManifestError};
-pub use records::{RecordError, Records, WorkItem};
+pub(crate) use lease::{Held, LeaseRecord};
+
+pub use leaf_error::LeafError;
+pub use lease::LeaseError;
+pub use manifest::ManifestError;
+pub use records::RecordError;
 pub use retry::RetryPolicy;
-pub use root::{Created, Entry, Root, RootError, StoreError, Tally, Version, Versioned};
+pub use root::{Root, RootError, StoreError, Tally};
 
 /// Name of the metadata document of every Zarr v3 node.
-pub const METADATA: &str = "zarr.json";
+pub(crate) const METADATA: &str = "zarr.json";

@@ -17,6 +17,7 @@ use parquet::schema::types::Type;
 use super::manifest::Manifest;
 use super::root::{Root, StoreError};
 use crate::error::FaultKind;
+use crate::kernels::words::morton;
 
 /// Records fetched at once.
 const CONCURRENT_READS: usize = 8;
@@ -31,6 +32,12 @@ pub enum RecordError {
     /// The root could not be listed.
     #[error("the run records cannot be found: {0}")]
     List(#[source] StoreError),
+    /// The root is a web server that does not list.
+    #[error(
+        "the run records are found by listing, and this http root cannot be listed: {0}; open the store by \
+         the s3://, gs:// or az:// URL it is written through, or serve it from a server that answers PROPFIND"
+    )]
+    NotListable(#[source] StoreError),
     /// A record is there but could not be fetched.
     #[error("a run record cannot be fetched: {0}")]
     Fetch(#[source] StoreError),
@@ -40,43 +47,30 @@ impl RecordError {
     /// What kind of fault this is.
     pub fn kind(&self) -> FaultKind {
         match self {
-            Self::List(error) | Self::Fetch(error) => error.kind(),
+            Self::List(error) | Self::NotListable(error) | Self::Fetch(error) => error.kind(),
         }
     }
 }
 
 /// One leaf to look at.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WorkItem {
+pub(crate) struct WorkItem {
     /// The shard's packed morton word.
     pub shard: u64,
     /// The window label; `None` on a store without windows.
     pub window: Option<String>,
 }
 
-/// A word that names no shard of this store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SkippedWord {
-    /// The word as recorded.
-    pub word: u64,
-    /// Its order, `None` when it is no morton word at all.
-    pub order: Option<u8>,
-}
-
 /// What the run records say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Records {
+pub(crate) struct Records {
     /// The leaves, sorted, each once.
     pub items: Vec<WorkItem>,
     /// Shards of a windowed store for which a record names no window, sorted, each once:
     /// list each one's node with [`windows_at`].
     pub needs_window_listing: Vec<u64>,
-    /// Words whose order is not the shard order, sorted, each once.
-    pub skipped: Vec<SkippedWord>,
-    /// Names of the records that could not be read.
-    pub unreadable: Vec<String>,
-    /// Names of the records that were read.
-    pub read: Vec<String>,
+    /// Words that are no cells of the shard order, sorted, each once.
+    pub skipped: Vec<u64>,
     /// Everything worth telling, in the order of the records' names. Not logged here.
     pub warnings: Vec<String>,
 }
@@ -86,8 +80,14 @@ impl Records {
     ///
     /// # Errors
     /// When the root cannot be listed or a record cannot be fetched.
-    pub async fn read(root: &Root, manifest: &Manifest) -> Result<Self, RecordError> {
-        let listed = root.list_shallow("").await.map_err(RecordError::List)?;
+    pub(crate) async fn read(root: &Root, manifest: &Manifest) -> Result<Self, RecordError> {
+        let listed = root.list_shallow("").await.map_err(|error| {
+            if root.is_read_only() && !error.kind().is_transient() {
+                RecordError::NotListable(error)
+            } else {
+                RecordError::List(error)
+            }
+        })?;
         let names: Vec<String> = listed
             .objects
             .into_iter()
@@ -123,7 +123,6 @@ impl Records {
                     records.warnings.push(format!(
                         "run record `{name}` cannot be read and is passed over: {reason}"
                     ));
-                    records.unreadable.push(name);
                     continue;
                 }
             };
@@ -136,9 +135,8 @@ impl Records {
             };
             let (mut foreign, mut bad_labels) = (0, 0);
             for (shard, label) in rows.shards {
-                let order = order_of(shard);
-                if order != Some(manifest.shard_order()) {
-                    skipped.insert(SkippedWord { word: shard, order });
+                if morton::order(shard) != Ok(manifest.shard_order()) {
+                    skipped.insert(shard);
                     foreign += 1;
                     continue;
                 }
@@ -174,7 +172,6 @@ impl Records {
                 bad_labels,
                 "window labels are not 1 to 32 letters, digits or hyphens; skipped",
             );
-            records.read.push(name);
         }
         records.items = items.into_iter().collect();
         records.needs_window_listing = unlabelled.into_iter().collect();
@@ -291,20 +288,8 @@ fn label(field: &Field) -> Option<String> {
     }
 }
 
-/// The order of a packed word, `None` when it is none (`morton.md` sections 1.2, 1.4).
-fn order_of(word: u64) -> Option<u8> {
-    if !(1..=12).contains(&(word >> 60)) {
-        return None;
-    }
-    Some(match (word & 63) as u8 {
-        order @ 0..=27 => order,
-        area @ 28..=47 if (area - 28) % 5 == 0 => 28,
-        _ => 29,
-    })
-}
-
 /// Whether `label` is a window label, `[0-9A-Za-z-]{1,32}` (`format.md` section 1).
-pub fn is_window(label: &str) -> bool {
+pub(crate) fn is_window(label: &str) -> bool {
     (1..=32).contains(&label.len())
         && label
             .bytes()
@@ -321,7 +306,7 @@ pub fn is_window(label: &str) -> bool {
 ///
 /// # Errors
 /// When the node cannot be listed.
-pub async fn windows_at(root: &Root, node: &str) -> Result<Vec<String>, StoreError> {
+pub(crate) async fn windows_at(root: &Root, node: &str) -> Result<Vec<String>, StoreError> {
     let listed = root.list_shallow(node).await?;
     let name = |key: &str| key.rsplit('/').next().unwrap_or(key).to_owned();
     let sidecars = listed.objects.iter().filter_map(|object| {

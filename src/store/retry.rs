@@ -58,14 +58,14 @@ impl RetryPolicy {
 }
 
 /// An error that knows whether it may pass.
-pub trait Fault: fmt::Display {
+pub(crate) trait Fault: fmt::Display {
     /// What kind of fault it is.
     fn kind(&self) -> FaultKind;
 }
 
 /// Runs `attempt` until it succeeds, fails for good, or `policy` is spent; the last
 /// error is returned. `on_retry` hears the kind of every failure that is tried again.
-pub async fn retry<T, E, Attempt, Answer>(
+pub(crate) async fn retry<T, E, Attempt, Answer>(
     policy: &RetryPolicy,
     key: &str,
     on_retry: impl Fn(FaultKind),

@@ -12,13 +12,13 @@ const COLUMN: &str = "zagg_column";
 
 /// The stamp of a leaf or a column, as recorded.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stamp {
+pub(crate) struct Stamp {
     record: Map<String, Value>,
 }
 
 impl Stamp {
     /// The stamp in the attributes of a root document, if there is one and it is a mapping.
-    pub fn of(document: &Value) -> Option<Self> {
+    pub(crate) fn of(document: &Value) -> Option<Self> {
         match document.get("attributes")?.get(STAMP)? {
             Value::Object(record) => Some(Self {
                 record: record.clone(),
@@ -32,24 +32,24 @@ impl Stamp {
     ///
     /// # Errors
     /// Failed requests.
-    pub async fn read_leaf(root: &Root, leaf: &LeafRef) -> Result<Option<Self>, StoreError> {
+    pub(crate) async fn read_leaf(root: &Root, leaf: &LeafRef) -> Result<Option<Self>, StoreError> {
         let document = read_document(root, &leaf.path()).await?;
         Ok(document.as_ref().and_then(Self::of))
     }
 
     /// Number of granules, as recorded.
-    pub fn granule_count(&self) -> Option<&Value> {
+    pub(crate) fn granule_count(&self) -> Option<&Value> {
         self.record.get("granule_count")
     }
 
     /// Range of observation times, as recorded.
-    pub fn time_range(&self) -> Option<&Value> {
+    pub(crate) fn time_range(&self) -> Option<&Value> {
         self.record.get("time_range")
     }
 
     /// Whether this was written before `other`. Times that cannot be compared count as
     /// older, so that the artifact is written anew.
-    pub fn is_older_than(&self, other: &Self) -> bool {
+    pub(crate) fn is_older_than(&self, other: &Self) -> bool {
         match (self.written_at(), other.written_at()) {
             (Some(this), Some(other)) => this < other,
             _ => true,
@@ -61,7 +61,7 @@ impl Stamp {
     }
 
     /// The stamp of a column folded from a leaf with this stamp.
-    pub fn of_column(
+    pub(crate) fn of_column(
         &self,
         template: &ColumnTemplate,
         leaf: &LeafRef,
@@ -91,7 +91,7 @@ impl Stamp {
 
 /// The root document of a column.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ColumnRoot {
+pub(crate) struct ColumnRoot {
     document: Value,
 }
 
@@ -100,13 +100,13 @@ impl ColumnRoot {
     ///
     /// # Errors
     /// Failed requests.
-    pub async fn read(root: &Root, leaf: &LeafRef) -> Result<Option<Self>, StoreError> {
+    pub(crate) async fn read(root: &Root, leaf: &LeafRef) -> Result<Option<Self>, StoreError> {
         let document = read_document(root, &leaf.column_path()).await?;
         Ok(document.map(|document| Self { document }))
     }
 
     /// The column's record and stamp, when it has both.
-    pub fn stamped(&self) -> Option<(&Value, Stamp)> {
+    pub(crate) fn stamped(&self) -> Option<(&Value, Stamp)> {
         let record = self.document.get("attributes")?.get(COLUMN)?;
         Some((record, Stamp::of(&self.document)?))
     }
@@ -120,7 +120,7 @@ async fn read_document(root: &Root, node: &str) -> Result<Option<Value>, StoreEr
 
 /// Root document of a column in the three states it is written in: bare, with its
 /// record, and stamped.
-pub fn column_root_document(record: Option<&Value>, stamp: Option<&Value>) -> Value {
+pub(crate) fn column_root_document(record: Option<&Value>, stamp: Option<&Value>) -> Value {
     let mut attributes = Map::new();
     if let Some(record) = record {
         attributes.insert("role".to_owned(), json!("column"));
@@ -133,7 +133,7 @@ pub fn column_root_document(record: Option<&Value>, stamp: Option<&Value>) -> Va
 }
 
 /// The metadata document of a group.
-pub fn group_document(attributes: Map<String, Value>) -> Value {
+pub(crate) fn group_document(attributes: Map<String, Value>) -> Value {
     json!({"attributes": attributes, "zarr_format": 3, "node_type": "group"})
 }
 

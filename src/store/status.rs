@@ -7,14 +7,14 @@ use super::root::{Root, StoreError};
 use crate::time::Clock;
 
 /// Age in seconds from which on a status object says nothing about the present.
-pub const IN_FLIGHT_S: i64 = 900;
+pub(crate) const IN_FLIGHT_S: i64 = 900;
 
 /// The ids of runs with a status object younger than [`IN_FLIGHT_S`], sorted, each
 /// named in one warning.
 ///
 /// This only ever informs: a channel that is not there or cannot be listed is no runs,
 /// and a debug line.
-pub async fn in_flight(root: &Root, clock: &dyn Clock) -> Vec<String> {
+pub(crate) async fn in_flight(root: &Root, clock: &dyn Clock) -> Vec<String> {
     let Some(channel) = root.sibling(".status") else {
         return Vec::new();
     };

@@ -29,11 +29,11 @@ const COMPOSITION_LANES: [&str; 8] = [
 ];
 
 /// Name of the array of cell words in every group.
-pub const MORTON: &str = "morton";
+pub(crate) const MORTON: &str = "morton";
 
 /// The shape of a pass's columns.
 #[derive(Debug)]
-pub struct ColumnTemplate {
+pub(crate) struct ColumnTemplate {
     /// What the manifest declares.
     pub declaration: Declaration,
     /// Which cells each group folds from.
@@ -50,7 +50,7 @@ pub struct ColumnTemplate {
 
 /// One group of a column.
 #[derive(Debug)]
-pub struct GroupTemplate {
+pub(crate) struct GroupTemplate {
     /// Order of its cells.
     pub order: u8,
     /// Number of its cells.
@@ -63,7 +63,7 @@ pub struct GroupTemplate {
 
 /// The arrays of one field in a group.
 #[derive(Debug)]
-pub struct FieldMembers {
+pub(crate) struct FieldMembers {
     /// The field's own array.
     pub payload: ArrayTemplate,
     /// One morton word per centroid.
@@ -74,7 +74,7 @@ pub struct FieldMembers {
 
 impl FieldMembers {
     /// Every array of the field.
-    pub fn arrays(&self) -> impl Iterator<Item = &ArrayTemplate> {
+    pub(crate) fn arrays(&self) -> impl Iterator<Item = &ArrayTemplate> {
         std::iter::once(&self.payload)
             .chain(&self.locations)
             .chain(&self.times)
@@ -83,7 +83,7 @@ impl FieldMembers {
 
 impl GroupTemplate {
     /// Every array of the group.
-    pub fn arrays(&self) -> impl Iterator<Item = &ArrayTemplate> {
+    pub(crate) fn arrays(&self) -> impl Iterator<Item = &ArrayTemplate> {
         std::iter::once(&self.morton).chain(self.fields.iter().flat_map(FieldMembers::arrays))
     }
 }
@@ -93,7 +93,7 @@ impl ColumnTemplate {
     ///
     /// # Errors
     /// When an array of the template cannot be built, which is a fault of the program.
-    pub fn new(
+    pub(crate) fn new(
         declaration: Declaration,
         law: FoldLaw,
         windowed: bool,
@@ -137,12 +137,12 @@ impl ColumnTemplate {
     }
 
     /// Order of the finest group.
-    pub fn finest(&self) -> u8 {
+    pub(crate) fn finest(&self) -> u8 {
         self.declaration.groups[0]
     }
 
     /// The specification a column's stamp names.
-    pub fn stamp_spec(&self) -> &'static str {
+    pub(crate) fn stamp_spec(&self) -> &'static str {
         if self.windowed {
             "morton-hive/2"
         } else {
@@ -152,12 +152,12 @@ impl ColumnTemplate {
 
     /// Whether stamps carry the hashes of what they stamp; stores of the raw law are older
     /// than that.
-    pub fn stamps_hashes(&self) -> bool {
+    pub(crate) fn stamps_hashes(&self) -> bool {
         self.law == FoldLaw::Boundary
     }
 
     /// The `zagg_column` record of one column.
-    pub fn column_record(&self, node: &str, window: &str, generated_at: &str) -> Value {
+    pub(crate) fn column_record(&self, node: &str, window: &str, generated_at: &str) -> Value {
         json!({
             "spec": COLUMN_SPEC,
             "node": node,
@@ -171,21 +171,13 @@ impl ColumnTemplate {
         })
     }
 
-    /// Whether a column's record is of this declaration: the same specification, orders,
-    /// set of groups and field provenance.
-    pub fn matches_record(&self, record: &Value) -> bool {
-        let groups = record.get("groups").and_then(Value::as_object);
+    /// Whether a column's record is of this declaration and law.
+    pub(crate) fn matches_record(&self, record: &Value) -> bool {
         record.get("spec") == Some(&json!(COLUMN_SPEC))
             && record.get("order") == Some(&json!(self.declaration.shard_order))
             && record.get("source_cell_order") == Some(&json!(self.declaration.cell_order))
+            && record.get("groups") == Some(&self.group_records)
             && record.get("fields") == Some(&self.provenance)
-            && groups.is_some_and(|groups| {
-                groups.len() == self.groups.len()
-                    && self
-                        .groups
-                        .iter()
-                        .all(|group| groups.contains_key(&group.order.to_string()))
-            })
     }
 }
 
@@ -265,17 +257,17 @@ fn members(field: &Field, n_cells: u64, cut: Cut) -> Result<FieldMembers, Encode
 }
 
 /// What an array of one morton word per centroid says of itself.
-pub fn located_record() -> Value {
+pub(crate) fn located_record() -> Value {
     json!({"spec": "zagg-located/1", "shape": "per-centroid", "grammar": "mortie-morton/1"})
 }
 
 /// What an array of one toc word per centroid says of itself.
-pub fn temporal_record() -> Value {
+pub(crate) fn temporal_record() -> Value {
     json!({"spec": "zagg-toc/1", "shape": "per-centroid", "grammar": "mortie-toc/1"})
 }
 
 /// Attributes of a digest's payload array.
-pub fn payload_attributes(field: &Field, digest: &Approximate) -> Map<String, Value> {
+pub(crate) fn payload_attributes(field: &Field, digest: &Approximate) -> Map<String, Value> {
     let mut ragged = Map::new();
     ragged.insert("spec".to_owned(), json!("zagg-ragged/1"));
     ragged.insert(
@@ -300,7 +292,7 @@ pub fn payload_attributes(field: &Field, digest: &Approximate) -> Map<String, Va
 }
 
 /// Attributes of a companion array: its ragged element and what its words mean.
-pub fn companion_attributes(key: &str, record: Value) -> Map<String, Value> {
+pub(crate) fn companion_attributes(key: &str, record: Value) -> Map<String, Value> {
     let mut attributes = Map::new();
     attributes.insert(
         "ragged".to_owned(),
@@ -311,7 +303,7 @@ pub fn companion_attributes(key: &str, record: Value) -> Map<String, Value> {
 }
 
 /// Attributes of a packed composition.
-pub fn composition_attributes(packed: &Packed) -> Map<String, Value> {
+pub(crate) fn composition_attributes(packed: &Packed) -> Map<String, Value> {
     let mut composition = Map::new();
     composition.insert("of".to_owned(), json!(packed.of));
     if let Some(threshold) = &packed.threshold {

@@ -212,7 +212,7 @@ pub fn coarsen(word: u64, target: u8) -> Result<u64, WordError> {
 /// The descendants of a word at order `target`, ascending: `4^(target - order)` area words, or the
 /// word itself, bit for bit, when `target` is its own order (`morton.md` section 4).
 ///
-/// Nothing is allocated. [`Children::len`] says what collecting them would take.
+/// Nothing is allocated. [`Children::count_left`] says what collecting them would take.
 ///
 /// # Errors
 /// In this order: `InvalidWord`, `TargetCoarser`, `TargetTooDeep`; a point has no descendants, so any

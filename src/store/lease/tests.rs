@@ -1,3 +1,5 @@
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use async_trait::async_trait;
@@ -11,6 +13,7 @@ use object_store::{
 
 use super::*;
 use crate::store::retry::RetryPolicy;
+use crate::time::iso;
 use crate::time::testing::ScriptedClock;
 
 const NOW: u64 = 1_786_233_600;
@@ -124,6 +127,7 @@ async fn acquiring_depends_on_what_stands_there() {
                     let error = result.unwrap_err();
                     let message = error.to_string();
                     assert!(matches!(error, LeaseError::Live(_)), "{context}");
+                    assert_eq!(error.kind(), FaultKind::LeaseRefused);
                     assert!(
                         message.contains("`them`") && message.contains("900 s"),
                         "{message}"
@@ -285,6 +289,7 @@ async fn a_stopped_process_and_a_suspended_machine_both_see_expiry() {
             matches!(error, LeaseError::Stale { silent_s: 900, .. }),
             "{error}"
         );
+        assert_eq!(error.kind(), FaultKind::LeaseLost);
         assert_eq!(root.get_if_present("stamp").await.unwrap(), None);
         // Neither a beat nor a clock set back makes it fresh again.
         assert!(matches!(

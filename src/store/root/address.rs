@@ -1,0 +1,306 @@
+//! Opens a root by its address, local path or URL, and the roots derived from it.
+
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::http::HttpBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{ClientOptions, ObjectStore, RetryConfig};
+use url::Url;
+
+use super::{Inner, Root, RootError};
+
+/// Longest wait for one whole request; a large shard object over a slow line needs minutes.
+const REQUEST_TIMEOUT: &str = "300 seconds";
+
+/// Longest wait for the next byte, so that a dead connection is seen long before that.
+const READ_TIMEOUT: &str = "30 seconds";
+
+/// What a client was built from, so that a second one can be.
+#[derive(Clone)]
+pub(super) enum Origin {
+    Local(PathBuf),
+    Remote(Remote),
+    Given,
+}
+
+#[derive(Clone)]
+pub(super) struct Remote {
+    scheme: Scheme,
+    /// The address without the base path: `s3://bucket`, `https://host`.
+    address: String,
+    options: Arc<[(String, String)]>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    S3,
+    Gcs,
+    Azure,
+    Http,
+}
+
+impl Origin {
+    /// Whether it is a plain web server.
+    pub(super) fn is_http(&self) -> bool {
+        matches!(self, Self::Remote(remote) if remote.scheme == Scheme::Http)
+    }
+
+    /// Whether a listing comes in the order of the keys, so that it can go on after one.
+    pub(super) fn lists_in_order(&self) -> bool {
+        matches!(self, Self::Remote(remote) if remote.scheme != Scheme::Http)
+    }
+}
+
+impl Root {
+    /// Opens a local path or URL with no options beyond what the address says.
+    ///
+    /// # Errors
+    /// As [`Root::open_with`].
+    pub fn open(url: &str) -> Result<Self, RootError> {
+        Self::open_with(url, std::iter::empty())
+    }
+
+    /// Opens a local path or a URL: `s3`, `gs`, `az` and `abfs` (with or without a final
+    /// `s`), `http(s)` (read only), `file`, `memory` (a fresh, empty store).
+    ///
+    /// `options` are the `AWS_…`, `GOOGLE_…` and `AZURE_…` settings of `object_store`,
+    /// in any case; those for other stores, and anything else, are passed over, so a
+    /// caller may hand in its whole environment.
+    ///
+    /// # Errors
+    /// A local root must exist and be a directory that can be listed. Nothing is asked
+    /// of a remote one.
+    pub fn open_with(
+        url: &str,
+        options: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, RootError> {
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return Self::open_local(FilePath::new(url), url);
+        };
+        let invalid = |reason: &str| RootError::Invalid {
+            url: redacted(url),
+            reason: reason.to_owned(),
+        };
+        let scheme = match scheme.to_ascii_lowercase().as_str() {
+            "file" => {
+                let path = Url::parse(url)
+                    .ok()
+                    .and_then(|url| url.to_file_path().ok())
+                    .ok_or_else(|| {
+                        invalid("a file URL has three slashes and an absolute path, file:///data")
+                    })?;
+                return Self::open_local(&path, url);
+            }
+            "memory" => {
+                let base = rest.trim_matches('/');
+                return Self::with_base(Arc::new(InMemory::new()), base, url);
+            }
+            "s3" | "s3a" => Scheme::S3,
+            "gs" => Scheme::Gcs,
+            "az" | "abfs" | "abfss" => Scheme::Azure,
+            "http" | "https" => Scheme::Http,
+            other => {
+                return Err(RootError::UnsupportedScheme {
+                    url: redacted(url),
+                    scheme: other.to_owned(),
+                });
+            }
+        };
+        let (address, base) = if scheme == Scheme::Http {
+            let parsed = Url::parse(url).map_err(|error| invalid(&error.to_string()))?;
+            if parsed.query().is_some() || parsed.fragment().is_some() {
+                return Err(invalid(
+                    "a query or fragment cannot be kept under a root; leave it off",
+                ));
+            }
+            let base = Path::from_url_path(parsed.path().trim_matches('/'))
+                .map_err(|error| invalid(&error.to_string()))?;
+            let address = parsed[..url::Position::BeforePath].to_owned();
+            (address, base.to_string())
+        } else {
+            // Bucket URLs are not percent-encoded by those who write them: `%`, `#` and
+            // `?` are characters of the key.
+            let (bucket, base) = rest.split_once('/').unwrap_or((rest, ""));
+            if bucket.is_empty() {
+                return Err(invalid("it names no bucket or container"));
+            }
+            let prefix = url.len() - rest.len();
+            let address = format!("{}{bucket}", &url[..prefix]);
+            (address, base.trim_matches('/').to_owned())
+        };
+        let remote = Remote {
+            scheme,
+            address,
+            options: options.into_iter().collect(),
+        };
+        let url = redacted(url);
+        let store = remote.connect().map_err(|error| RootError::Client {
+            url: url.clone(),
+            reason: error.to_string(),
+        })?;
+        Self::assemble(store, &base, url, Origin::Remote(remote))
+    }
+
+    fn open_local(path: &FilePath, url: &str) -> Result<Self, RootError> {
+        let cannot_list = |error: &std::io::Error| RootError::CannotList {
+            url: url.to_owned(),
+            reason: error.to_string(),
+        };
+        match std::fs::metadata(path) {
+            Ok(found) if !found.is_dir() => {
+                return Err(RootError::IsAFile {
+                    url: url.to_owned(),
+                });
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                return Err(cannot_list(&error));
+            }
+            Err(_) => {
+                return Err(RootError::Absent {
+                    url: url.to_owned(),
+                });
+            }
+        }
+        std::fs::read_dir(path).map_err(|error| cannot_list(&error))?;
+        let store = local_store(path).map_err(|error| RootError::Client {
+            url: url.to_owned(),
+            reason: error.to_string(),
+        })?;
+        Self::assemble(store, "", url.to_owned(), Origin::Local(path.to_owned()))
+    }
+
+    /// The same root through a client of its own, sharing only the tally.
+    ///
+    /// The connections of a client are driven by the runtime that opened them, so a
+    /// thread that must get through whatever the rest of the process does needs one
+    /// that nobody else uses. A root from [`Root::new`] has nothing to build it from
+    /// and shares.
+    pub(crate) fn detached(&self) -> Self {
+        let Origin::Remote(remote) = &self.0.origin else {
+            return self.clone();
+        };
+        match remote.connect() {
+            Ok(store) => Self(Arc::new(Inner {
+                store,
+                ..Inner::clone(&self.0)
+            })),
+            Err(error) => {
+                tracing::debug!(root = %self, error = %error, "no second client, sharing the first");
+                self.clone()
+            }
+        }
+    }
+
+    /// The root whose address is this one's with `suffix` at the end, which need not
+    /// exist: the status channel stands beside its store (`format.md` section 1).
+    ///
+    /// `None` when this root is a whole bucket, disk or wrapped store, which has no
+    /// sibling.
+    pub(crate) fn sibling(&self, suffix: &str) -> Option<Self> {
+        let url = format!("{}{suffix}", self.0.url.trim_end_matches('/'));
+        if let Origin::Local(path) = &self.0.origin {
+            // The name it was given by, so that the sibling of a link is beside the link;
+            // `.` and `..` have a name only once resolved.
+            let resolved;
+            let (parent, name) = match (path.parent(), path.file_name()) {
+                (Some(parent), Some(name)) => (parent, name),
+                _ => {
+                    resolved = path.canonicalize().ok()?;
+                    (resolved.parent()?, resolved.file_name()?)
+                }
+            };
+            let parent = match parent.as_os_str().is_empty() {
+                true => FilePath::new("."),
+                false => parent,
+            };
+            let base = format!("{}{suffix}", name.to_str()?);
+            let store = local_store(parent).ok()?;
+            return Self::assemble(store, &base, url, Origin::Given).ok();
+        }
+        if self.0.base.is_empty() {
+            return None;
+        }
+        Some(Self(Arc::new(Inner {
+            base: format!("{}{suffix}", self.0.base),
+            url,
+            ..Inner::clone(&self.0)
+        })))
+    }
+}
+
+impl Remote {
+    fn connect(&self) -> Result<Arc<dyn ObjectStore>, object_store::Error> {
+        let retry = RetryConfig {
+            max_retries: 0,
+            ..RetryConfig::default()
+        };
+        let client = [("timeout", REQUEST_TIMEOUT), ("read_timeout", READ_TIMEOUT)];
+        // An endpoint that was written with http:// is meant.
+        let plain = self.options.iter().any(|(key, value)| {
+            key.to_ascii_lowercase().contains("endpoint") && value.starts_with("http://")
+        });
+        let client = client
+            .into_iter()
+            .chain(plain.then_some(("allow_http", "true")));
+
+        macro_rules! build {
+            ($builder:ty, $prefix:literal) => {{
+                let mut builder = <$builder>::new().with_url(&self.address).with_retry(retry);
+                for (key, value) in client {
+                    if let Ok(key) = key.parse() {
+                        builder = builder.with_config(key, value);
+                    }
+                }
+                for (key, value) in self.options.iter() {
+                    let key = key.to_ascii_lowercase();
+                    // Without its prefix a setting is somebody else's `TOKEN` or `REGION`.
+                    if let (true, Ok(key)) = (key.starts_with($prefix), key.parse()) {
+                        builder = builder.with_config(key, value);
+                    }
+                }
+                Ok(Arc::new(builder.build()?))
+            }};
+        }
+        match self.scheme {
+            Scheme::S3 => build!(AmazonS3Builder, "aws_"),
+            Scheme::Gcs => build!(GoogleCloudStorageBuilder, "google_"),
+            Scheme::Azure => build!(MicrosoftAzureBuilder, "azure_"),
+            Scheme::Http => {
+                let mut options = ClientOptions::new();
+                for (key, value) in client.chain([("allow_http", "true")]) {
+                    options = options.with_config(key.parse()?, value);
+                }
+                let builder = HttpBuilder::new()
+                    .with_url(&self.address)
+                    .with_retry(retry)
+                    .with_client_options(options);
+                Ok(Arc::new(builder.build()?))
+            }
+        }
+    }
+}
+
+/// A directory left empty would still be listed as a prefix, which it is in no other
+/// store, so deletions take it along.
+fn local_store(path: &FilePath) -> Result<Arc<dyn ObjectStore>, object_store::Error> {
+    let store = LocalFileSystem::new_with_prefix(path)?.with_automatic_cleanup(true);
+    Ok(Arc::new(store))
+}
+
+/// `url` without the password it may carry: it goes into messages and logs.
+fn redacted(url: &str) -> String {
+    match Url::parse(url) {
+        Ok(mut parsed) if parsed.password().is_some() => {
+            let _ = parsed.set_password(Some("…"));
+            parsed.to_string()
+        }
+        _ => url.to_owned(),
+    }
+}

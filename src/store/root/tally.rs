@@ -1,0 +1,78 @@
+//! What was asked of a root and how many bytes moved.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+
+use crate::error::FaultKind;
+
+/// Requests made and bytes moved so far, retries included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// GET requests, one per merged range.
+    pub get: u64,
+    /// HEAD requests.
+    pub head: u64,
+    /// PUT requests.
+    pub put: u64,
+    /// LIST calls; a store pages long ones, which is not seen here.
+    pub list: u64,
+    /// Keys whose deletion was asked for.
+    pub delete: u64,
+    /// Body bytes received.
+    pub bytes_read: u64,
+    /// Body bytes sent.
+    pub bytes_written: u64,
+    /// Requests tried again because the store asked for fewer.
+    pub throttled: u64,
+    /// Requests tried again for any reason.
+    pub retried: u64,
+}
+
+impl Tally {
+    /// Requests of all classes.
+    pub fn requests(&self) -> u64 {
+        self.get + self.head + self.put + self.list + self.delete
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) get: AtomicU64,
+    pub(super) head: AtomicU64,
+    pub(super) put: AtomicU64,
+    pub(super) list: AtomicU64,
+    pub(super) delete: AtomicU64,
+    pub(super) bytes_read: AtomicU64,
+    pub(super) bytes_written: AtomicU64,
+    pub(super) throttled: AtomicU64,
+    pub(super) retried: AtomicU64,
+}
+
+pub(super) fn count(counter: &AtomicU64, by: usize) {
+    counter.fetch_add(by as u64, Ordering::Relaxed);
+}
+
+impl Counters {
+    pub(super) fn on_retry(&self, kind: FaultKind) {
+        count(&self.retried, 1);
+        if kind == FaultKind::Throttled {
+            count(&self.throttled, 1);
+        }
+    }
+
+    pub(super) fn read(&self) -> Tally {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Tally {
+            get: read(&self.get),
+            head: read(&self.head),
+            put: read(&self.put),
+            list: read(&self.list),
+            delete: read(&self.delete),
+            bytes_read: read(&self.bytes_read),
+            bytes_written: read(&self.bytes_written),
+            throttled: read(&self.throttled),
+            retried: read(&self.retried),
+        }
+    }
+}
