@@ -519,6 +519,7 @@ fn the_document_has_the_same_keys_however_the_run_ends() {
         "bytes",
         "peak_in_flight_bytes",
         "seconds",
+        "stage_seconds",
         "warnings",
         "error",
     ];

@@ -243,13 +243,14 @@ impl Packed {
 fn text<'a>(map: &'a Map<String, Value>, key: &str) -> Result<&'a str, String> {
     map.get(key)
         .and_then(Value::as_str)
-        .ok_or(format!("has no {key}"))
+        .ok_or_else(|| format!("has no {key}"))
 }
 
 fn positive(value: &Value, key: &str) -> Result<f64, String> {
-    value.as_f64().filter(|number| *number > 0.0).ok_or(format!(
-        "has {key} {value}, and it must be a positive number"
-    ))
+    value
+        .as_f64()
+        .filter(|number| *number > 0.0)
+        .ok_or_else(|| format!("has {key} {value}, and it must be a positive number"))
 }
 
 #[cfg(test)]

@@ -247,3 +247,13 @@ fn codec_chain(metadata: &ArrayMetadataV3, cut: Cut) -> Result<CodecChain, Strin
         (_, codecs) => CodecChain::from_metadata(codecs).map_err(|error| error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn frames_are_those_of_the_libzstd_the_reference_uses() {
+        // Later versions compress inputs from 64 KiB up to other bytes.
+        const LIBZSTD_1_5_6: u32 = 10506;
+        assert_eq!(zstd::zstd_safe::version_number(), LIBZSTD_1_5_6);
+    }
+}

@@ -70,7 +70,8 @@ fn cells(decoded: &[u8], n_cells: usize) -> Result<RaggedColumn, String> {
     }
     let mut column = RaggedColumn::with_capacity(n_cells, rest.len());
     for cell in 0..n_cells {
-        let (num_bytes, bytes) = length(rest).ok_or(format!("it ends before cell {cell}"))?;
+        let (num_bytes, bytes) =
+            length(rest).ok_or_else(|| format!("it ends before cell {cell}"))?;
         if num_bytes > bytes.len() {
             return Err(format!(
                 "cell {cell} claims {num_bytes} bytes and the chunk has {} left",
