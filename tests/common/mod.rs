@@ -7,6 +7,7 @@
 
 pub(crate) mod binary;
 pub(crate) mod cases;
+pub(crate) mod child;
 pub(crate) mod compare;
 pub(crate) mod faults;
 pub(crate) mod stores;
