@@ -162,9 +162,9 @@ fn survives(case: &Case, task: &Task, store: &TestStore, walk: &Walk) -> bool {
 #[test]
 fn a_first_pass_killed_after_any_write_is_finished_by_the_next() {
     let case = Case::load("plain");
-    // One column after the other, so that every run makes the same nth write.
+    // One leaf after the other, so that every run makes the same nth write.
     let task = Task {
-        settings: "max_folds = 1\nmax_writers = 1".to_owned(),
+        settings: "max_in_flight = 1".to_owned(),
         ..Task::default()
     };
     let walk = walk(&case, &task, || case.declared_store(Law::Boundary));

@@ -388,6 +388,11 @@ impl FaultStore {
         }
     }
 
+    /// The store behind the script.
+    pub(crate) fn unspoilt(&self) -> Arc<dyn ObjectStore> {
+        Arc::clone(&self.inner)
+    }
+
     /// How many calls of a class were made, failed ones included.
     pub(crate) fn calls(&self, op: Op) -> u64 {
         self.calls_where(op, |_| true)

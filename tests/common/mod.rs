@@ -10,5 +10,8 @@ pub(crate) mod cases;
 pub(crate) mod child;
 pub(crate) mod compare;
 pub(crate) mod faults;
+pub(crate) mod library;
+pub(crate) mod many;
+pub(crate) mod shard;
 pub(crate) mod stores;
 pub(crate) mod times;
