@@ -20,6 +20,8 @@ mod abort;
 mod actors;
 mod budget;
 pub mod cli;
+#[doc(hidden)]
+pub mod demo;
 mod error;
 mod gate;
 pub mod kernels;

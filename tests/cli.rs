@@ -509,6 +509,7 @@ fn the_document_has_the_same_keys_however_the_run_ends() {
         "root",
         "outcome",
         "exit_code",
+        "run_id",
         "fold_law",
         "dry_run",
         "counts",

@@ -102,9 +102,9 @@ pub(super) enum LeaseCommand {
     ///
     /// Example: zagg-stream lease show s3://bucket/product
     Show(LeaseArgs),
-    /// Remove the lease of a run that is known to be dead.
+    /// Remove an expired lease, or that of a run that is known to be dead.
     ///
-    /// Example: zagg-stream lease release s3://bucket/product --run-id 6f1c…
+    /// Example: zagg-stream lease release s3://bucket/product
     Release(ReleaseArgs),
 }
 
@@ -121,19 +121,19 @@ pub(super) struct LeaseArgs {
 pub(super) struct ReleaseArgs {
     #[command(flatten)]
     pub lease: LeaseArgs,
-    /// The run whose lease it is, as `lease show` names it.
+    /// The run whose lease it is, as `lease show` names it; needed when it is live.
     #[arg(long, value_name = "ID")]
-    pub run_id: String,
+    pub run_id: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct DemoArgs {
     /// Directory of the new store; it must not exist, or be empty.
     pub dir: PathBuf,
-    /// Number of leaves.
+    /// Number of leaves; their shards are at order 4, or 5 when there are more than 3072.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     pub leaves: u32,
-    /// Order of a leaf's cells; shards are at order 4.
+    /// Order of a leaf's cells.
     #[arg(long, value_name = "C", default_value_t = 9, value_parser = clap::value_parser!(u8).range(6..=16))]
     pub cell_order: u8,
     /// Which fields the store has.

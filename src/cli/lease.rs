@@ -39,37 +39,42 @@ async fn show(args: LeaseArgs) -> Result<ExitCode, Error> {
 
 async fn release(args: ReleaseArgs) -> Result<ExitCode, Error> {
     let root = Root::open_with(&args.lease.root, std::env::vars())?;
-    let released = lease::release(&root, &args.run_id).await?;
-    let (done, text) = match &released {
-        Released::Yes => (
-            true,
-            format!("the lease of run `{}` is removed", args.run_id),
-        ),
-        Released::Absent => (true, "there is no lease".to_owned()),
-        Released::NotOurs(holder) => {
-            let holder = holder.as_deref().unwrap_or("something that is no lease");
-            (
-                false,
-                format!(
-                    "the lease is held by `{holder}`, not by `{}`; it stays",
-                    args.run_id
-                ),
-            )
+    let run_id = match (args.run_id, lease::show(&root).await?) {
+        (Some(run_id), _) => run_id,
+        (None, Standing::Lease(record)) if !is_live(&record) => record.run_id().to_owned(),
+        (None, Standing::Free) => return Ok(answer(args.lease.json, Released::Absent, "")),
+        (None, standing) => {
+            output::complain(&format!(
+                "{}; a lease that is not expired is only removed with --run-id, when that run is known to be dead",
+                standing_text(&standing)
+            ));
+            return Ok(ExitCode::from(Ending::Refused.exit_code()));
         }
     };
-    if args.lease.json {
+    let released = lease::release(&root, &run_id).await?;
+    Ok(answer(args.lease.json, released, &run_id))
+}
+
+fn answer(json: bool, released: Released, run_id: &str) -> ExitCode {
+    let (code, text) = match &released {
+        Released::Yes => (0, format!("the lease of run `{run_id}` is removed")),
+        Released::Absent => (0, "no lease: nobody is writing to the store".to_owned()),
+        Released::NotOurs(holder) => {
+            let holder = holder.as_deref().unwrap_or("something that is no lease");
+            let text = format!("the lease is held by `{holder}`, not by `{run_id}`; it stays");
+            (Ending::Refused.exit_code(), text)
+        }
+    };
+    if json {
+        let removed = released == Released::Yes;
         output::print_json(
             "lease release",
-            &json!({"removed": released == Released::Yes, "message": text}),
+            &json!({"removed": removed, "message": text}),
         );
     } else {
         output::print(&text);
     }
-    Ok(ExitCode::from(if done {
-        0
-    } else {
-        Ending::Refused.exit_code()
-    }))
+    ExitCode::from(code)
 }
 
 fn standing_json(standing: &Standing) -> serde_json::Value {

@@ -62,3 +62,20 @@ pub(super) fn usage(text: &str) -> ExitCode {
     complain(text);
     ExitCode::from(USAGE)
 }
+
+/// A number of bytes for people.
+pub(super) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    const STEP: f64 = 1024.0;
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= STEP && unit + 1 < UNITS.len() {
+        value /= STEP;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{count} B")
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
+}

@@ -172,12 +172,12 @@ fn figures(report: &Report) -> String {
     let _ = writeln!(
         text,
         "  {} of columns, {} read in {} requests, {:.1} leaves/s, {:.1} s, peak {} in flight",
-        bytes(report.bytes.written),
-        bytes(report.bytes.read),
+        output::bytes(report.bytes.written),
+        output::bytes(report.bytes.read),
         report.requests.requests(),
         (counts.written + counts.current) as f64 / seconds,
         report.seconds,
-        bytes(report.peak_in_flight_bytes),
+        output::bytes(report.peak_in_flight_bytes),
     );
     text
 }
@@ -201,22 +201,5 @@ fn next(report: &Report) -> &'static str {
             "do what the error says, then run the same command again; what is written is complete"
         }
         Ending::Interrupted => "run the same command again to go on; what is written is complete",
-    }
-}
-
-/// A number of bytes for people.
-fn bytes(count: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    const STEP: f64 = 1024.0;
-    let mut value = count as f64;
-    let mut unit = 0;
-    while value >= STEP && unit + 1 < UNITS.len() {
-        value /= STEP;
-        unit += 1;
-    }
-    if unit == 0 {
-        format!("{count} B")
-    } else {
-        format!("{value:.1} {}", UNITS[unit])
     }
 }

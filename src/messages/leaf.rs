@@ -7,6 +7,7 @@ use actix::{Addr, Message};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::actors::Supervisor;
+use crate::kernels::words::{WordError, decimal};
 use crate::messages::outcome::{LeafEnded, LeafOutcome};
 
 /// Stands for "no window" in the names of columns.
@@ -26,6 +27,19 @@ pub struct LeafRef {
 }
 
 impl LeafRef {
+    /// The leaf of a shard, and of a window on a windowed store.
+    ///
+    /// # Errors
+    /// When the word names no shard.
+    pub fn new(shard: u64, window: Option<String>) -> Result<Self, WordError> {
+        Ok(Self {
+            shard,
+            id: decimal::render(shard)?,
+            node: decimal::node_path(shard)?,
+            window,
+        })
+    }
+
     /// Path of the leaf below the root (`format.md` section 1).
     pub fn path(&self) -> String {
         match &self.window {

@@ -17,10 +17,13 @@ use zarrs::array::{
     CodecOptions, FillValue, data_type,
 };
 
+use zarrs::metadata::v3::MetadataV3;
+
 use crate::kernels::cells::Cells;
 use crate::kernels::dense::DenseType;
 use crate::kernels::ragged::RaggedColumn;
 use crate::store::leaf_error::LeafProblem;
+use crate::store::ragged_chunk;
 
 /// Marks an inner chunk that was never written, in both fields of its index entry.
 const ABSENT: u64 = u64::MAX;
@@ -68,10 +71,13 @@ pub struct ArrayLayout {
     sharding: Option<Sharding>,
     n_cells: u64,
     object_cells: u64,
+    vlen_in_zstd: bool,
 }
 
 struct Sharding {
     codec: ShardingCodec,
+    /// Codecs of an inner chunk.
+    codecs: Vec<MetadataV3>,
     inner: Arc<CodecChain>,
     inner_cells: u64,
     index_bytes: u64,
@@ -109,25 +115,10 @@ impl ArrayLayout {
         let array = Array::new_with_metadata(Arc::new(()), "/", ArrayMetadata::V3(metadata))
             .map_err(|error| LeafProblem::Layout(error.to_string()))?;
         let object_cells = object_cells(&array)?;
-        let sharding = match codecs.as_slice() {
-            [only] if only.name() == "sharding_indexed" => {
-                let configuration = only
-                    .to_typed_configuration()
-                    .map_err(|error| LeafProblem::Layout(error.to_string()))?;
-                Some(Sharding::new(&configuration, object_cells)?)
-            }
-            several
-                if several
-                    .iter()
-                    .any(|codec| codec.name() == "sharding_indexed") =>
-            {
-                return Err(LeafProblem::Layout(
-                    "codecs around `sharding_indexed`".to_owned(),
-                ));
-            }
-            _ => None,
-        };
+        let sharding = Sharding::of(&codecs, object_cells)?;
+        let chunk_codecs = sharding.as_ref().map_or(&codecs, |shard| &shard.codecs);
         Ok(Self {
+            vlen_in_zstd: ragged_chunk::is_vlen_in_zstd(chunk_codecs),
             array,
             element,
             sharding,
@@ -239,29 +230,37 @@ impl ArrayLayout {
     /// # Errors
     /// When the bytes do not decode to that many cells.
     pub fn decode(&self, tile: &Tile, encoded: Bytes) -> Result<Cells, LeafProblem> {
-        let bad = |detail: String| LeafProblem::Chunk {
-            object: tile.object.clone(),
-            first_cell: tile.cells.start,
-            end_cell: tile.cells.end,
-            detail,
-        };
-        let (chain, chunk_cells) = match &self.sharding {
-            Some(sharding) => (&sharding.inner, sharding.inner_cells),
-            None => (&self.array.codecs(), self.object_cells),
-        };
-        check_claimed_size(chain, &encoded).map_err(&bad)?;
-        let shape = [non_zero(chunk_cells)];
+        let cells = (tile.cells.end - tile.cells.start) as usize;
+        self.decode_chunk(&encoded, cells)
+            .map_err(|detail| LeafProblem::Chunk {
+                object: tile.object.clone(),
+                first_cell: tile.cells.start,
+                end_cell: tile.cells.end,
+                detail,
+            })
+    }
+
+    fn decode_chunk(&self, encoded: &[u8], n_cells: usize) -> Result<Cells, String> {
+        let whole = self.array.codecs();
+        let chain = self.sharding.as_ref().map_or(&whole, |shard| &shard.inner);
+        let claimed = claimed_size(chain, encoded)?;
+        if let (true, Some(claimed)) = (self.vlen_in_zstd, claimed) {
+            let mut column =
+                ragged_chunk::decode(encoded, claimed as usize, self.tile_cells() as usize)?;
+            column.truncate(n_cells);
+            return Ok(Cells::Ragged(column));
+        }
+        let shape = [non_zero(self.tile_cells())];
         let decoded = chain
             .decode(
-                encoded.as_ref().into(),
+                encoded.into(),
                 &shape,
                 self.array.data_type(),
                 self.array.fill_value(),
                 &serial(),
             )
-            .map_err(|error| bad(error.to_string()))?;
-        let cells = (tile.cells.end - tile.cells.start) as usize;
-        self.cells(decoded, cells).map_err(bad)
+            .map_err(|error| error.to_string())?;
+        self.cells(decoded, n_cells)
     }
 
     fn cells(&self, decoded: ArrayBytes<'_>, n_cells: usize) -> Result<Cells, String> {
@@ -305,6 +304,23 @@ impl ArrayLayout {
 }
 
 impl Sharding {
+    /// The sharding among an array's codecs, if there is any.
+    fn of(codecs: &[MetadataV3], object_cells: u64) -> Result<Option<Self>, LeafProblem> {
+        let is_sharding = |codec: &MetadataV3| codec.name() == "sharding_indexed";
+        match codecs {
+            [only] if is_sharding(only) => {
+                let configuration = only
+                    .to_typed_configuration()
+                    .map_err(|error| LeafProblem::Layout(error.to_string()))?;
+                Self::new(&configuration, object_cells).map(Some)
+            }
+            several if several.iter().any(is_sharding) => Err(LeafProblem::Layout(
+                "codecs around `sharding_indexed`".to_owned(),
+            )),
+            _ => Ok(None),
+        }
+    }
+
     fn new(
         configuration: &ShardingCodecConfiguration,
         object_cells: u64,
@@ -331,6 +347,7 @@ impl Sharding {
         };
         let n_inner = object_cells / inner_cells;
         Ok(Self {
+            codecs: v1.codecs.clone(),
             inner: chain(&v1.codecs)?,
             index_bytes: index_size(&*chain(&v1.index_codecs)?, n_inner)?,
             index_at_end: v1.index_location == zarrs::array::codec::ShardingIndexLocation::End,
@@ -404,17 +421,20 @@ fn element_type(name: &str) -> Result<ElementType, LeafProblem> {
     }
 }
 
-/// Refuses a frame whose header claims a size its bytes cannot decode to.
-fn check_claimed_size(chain: &CodecChain, encoded: &[u8]) -> Result<(), String> {
+/// The size a compressed chunk claims to decode to, when it does.
+///
+/// # Errors
+/// When its bytes cannot decode to that much: it must not be allocated.
+fn claimed_size(chain: &CodecChain, encoded: &[u8]) -> Result<Option<u64>, String> {
     if chain.bytes_to_bytes_codecs().is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     match zstd::zstd_safe::get_frame_content_size(encoded) {
         Ok(Some(claimed)) if claimed > encoded.len() as u64 * MAX_ZSTD_RATIO => Err(format!(
             "the zstd frame of {} bytes claims {claimed} decoded",
             encoded.len()
         )),
-        _ => Ok(()),
+        claimed => Ok(claimed.ok().flatten()),
     }
 }
 

@@ -11,6 +11,7 @@ mod leaf_check;
 pub mod leaf_error;
 pub mod lease;
 pub mod manifest;
+mod ragged_chunk;
 pub mod records;
 pub mod retry;
 pub mod root;
