@@ -101,7 +101,7 @@ async fn of_200_leaves_three_corrupt_and_one_that_panics_the_others_are_written(
     for (leaf, says) in [
         (&truncated, "cut short"),
         (&checksum, "index"),
-        (&length, "cells 0..4"),
+        (&length, "claims 4294967295 bytes"),
     ] {
         let failure = failed[leaf.as_str()];
         assert_eq!(failure.kind, FaultKind::CorruptLeaf);
