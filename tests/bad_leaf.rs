@@ -75,12 +75,12 @@ async fn a_damaged_shard_is_refused() {
         (
             "an index entry of no bytes",
             |leaf| entries(leaf, |entries| entries[1].1 = 0),
-            "cells 4..",
+            "the index puts cells 4..",
         ),
         (
             "an index entry that points into another chunk",
             |leaf| entries(leaf, |entries| entries[1].0 += 1),
-            "cells 4..8",
+            "cells 4..8 of",
         ),
     ];
     refused("plain", "h_tdigest", FaultKind::CorruptLeaf, changes).await;
@@ -112,7 +112,7 @@ async fn a_damaged_chunk_is_refused() {
         (
             "a cell length one past the chunk",
             |leaf| decoded(leaf, |bytes| bytes.truncate(bytes.len() - 1)),
-            "cells 0..4",
+            "claims 8 bytes and the chunk has 7 left",
         ),
         (
             "another count of cells",
@@ -132,17 +132,17 @@ async fn a_damaged_chunk_is_refused() {
         (
             "no decoded bytes",
             |leaf| decoded(leaf, Vec::clear),
-            "cells 0..4",
+            "cells 4..8 of",
         ),
         (
             "no frame at all",
             |leaf| leaf.edit_chunk("h_tdigest", |chunk| chunk.fill(7)),
-            "cells 0..4",
+            "cells 4..8 of",
         ),
         (
             "half a frame",
             |leaf| leaf.edit_chunk("h_tdigest", |chunk| chunk.truncate(chunk.len() / 2)),
-            "cells 0..4",
+            "cells 4..8 of",
         ),
         (
             "a frame that claims a tebibyte",
@@ -152,7 +152,7 @@ async fn a_damaged_chunk_is_refused() {
         (
             "a frame that claims all there is",
             |leaf| leaf.edit_chunk("h_tdigest", |chunk| *chunk = claims(u64::MAX - 2)),
-            "cells 0..4",
+            "cells 4..8 of",
         ),
     ];
     refused("plain", "h_tdigest", FaultKind::CorruptLeaf, changes).await;
@@ -160,12 +160,12 @@ async fn a_damaged_chunk_is_refused() {
         (
             "a dense chunk that is short",
             |leaf| leaf.edit_chunk("count", |chunk| chunk.truncate(chunk.len() - 1)),
-            "cells 0..4",
+            "cells 4..8 of",
         ),
         (
             "a dense chunk that is long",
             |leaf| leaf.edit_chunk("count", |chunk| chunk.push(0)),
-            "cells 0..4",
+            "cells 4..8 of",
         ),
     ];
     refused("plain", "count", FaultKind::CorruptLeaf, changes).await;
@@ -199,9 +199,9 @@ async fn a_damaged_chunk_in_a_frame_of_no_stated_size_is_refused() {
             "cells where 4 are due",
         ),
         (
-            "no decoded bytes",
-            |leaf| unsized_frame(leaf, Vec::clear),
-            "cells 0..4",
+            "a chunk of three bytes",
+            |leaf| unsized_frame(leaf, |bytes| bytes.truncate(3)),
+            "cells 4..8 of",
         ),
     ];
     refused("plain", "h_tdigest", FaultKind::CorruptLeaf, changes).await;
@@ -218,7 +218,7 @@ async fn a_damaged_chunk_that_is_not_compressed_is_refused() {
         (
             "a chunk of no bytes",
             |leaf| uncompressed(leaf, |bytes| bytes.truncate(3)),
-            "cells 0..4",
+            "cells 4..8 of",
         ),
     ];
     refused("plain", "h_tdigest", FaultKind::CorruptLeaf, changes).await;
