@@ -180,7 +180,7 @@ impl LeafFault {
     /// The array the fault is about, when it is one array's.
     pub fn array(&self) -> Option<&str> {
         match self {
-            Self::Leaf(error) => error.array.as_deref(),
+            Self::Leaf(error) => error.array(),
             _ => None,
         }
     }

@@ -26,6 +26,11 @@ use crate::store::template::ColumnTemplate;
 /// measured at ten to twelve bytes for each byte decoded.
 const RESIDENT_PER_DECODED_BYTE: u64 = 12;
 
+/// Bytes of budget for each encoded byte of a window of several blocks: with frames that
+/// decode to five times their size, such a window fits the budget by itself and is no
+/// reason to overdraw it. A window that is one block may be as large as the block.
+const BUDGET_PER_WINDOW_BYTE: u64 = 64;
+
 /// Windows fetched and not yet taken by the fold thread.
 const WINDOWS_AHEAD: usize = 1;
 
@@ -149,7 +154,9 @@ async fn read_windows(
     sender: mpsc::Sender<Window>,
     read: &mut Duration,
 ) -> Result<bool, LeafError> {
-    for cells in leaf.windows(pass.settings.read_window) {
+    let settings = &pass.settings;
+    let target = settings.memory_budget / BUDGET_PER_WINDOW_BYTE;
+    for cells in leaf.windows(settings.read_window.min(target)) {
         if pass.abort.is_raised() {
             return Ok(false);
         }

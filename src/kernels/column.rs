@@ -62,6 +62,20 @@ pub enum FoldError {
     },
 }
 
+impl FoldError {
+    /// The field the fault is about, when it is one field's.
+    pub fn array(&self) -> Option<&str> {
+        match self {
+            Self::Digest { array, .. }
+            | Self::Digests { array, .. }
+            | Self::Dense { array, .. }
+            | Self::Packed { array, .. }
+            | Self::Class { array } => Some(array),
+            Self::Plan(_) => None,
+        }
+    }
+}
+
 /// One folded group of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoldedGroup {

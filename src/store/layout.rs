@@ -4,6 +4,7 @@
 //! cells which bytes of which object hold it, and decodes them. No I/O here: the
 //! caller fetches shard indexes and chunk bytes. `format.md` section 3.
 
+use std::borrow::Cow;
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use serde_json::{Map, Value};
 use zarrs::array::codec::api::ArrayToBytesCodecTraits;
 use zarrs::array::codec::{ShardingCodec, ShardingCodecConfiguration};
 use zarrs::array::{
-    Array, ArrayBytes, ArrayMetadata, ArrayMetadataV3, BytesRepresentation, CodecChain,
-    CodecOptions, FillValue, data_type,
+    Array, ArrayMetadata, ArrayMetadataV3, BytesRepresentation, CodecChain, CodecOptions,
+    FillValue, data_type,
 };
 
 use zarrs::metadata::v3::MetadataV3;
@@ -117,6 +118,11 @@ impl ArrayLayout {
         let object_cells = object_cells(&array)?;
         let sharding = Sharding::of(&codecs, object_cells)?;
         let chunk_codecs = sharding.as_ref().map_or(&codecs, |shard| &shard.codecs);
+        if element == ElementType::Ragged && !ragged_chunk::is_vlen(chunk_codecs) {
+            return Err(LeafProblem::Layout(
+                "cells of their own length that are not `vlen-bytes`".to_owned(),
+            ));
+        }
         Ok(Self {
             vlen_in_zstd: ragged_chunk::is_vlen_in_zstd(chunk_codecs),
             array,
@@ -201,7 +207,9 @@ impl ArrayLayout {
                 continue;
             }
             let first_cell = cells.start + i as u64 * sharding.inner_cells;
-            let end = offset.checked_add(size).filter(|end| *end <= object_size);
+            let end = offset
+                .checked_add(size)
+                .filter(|end| size > 0 && *end <= object_size);
             let Some(end) = end else {
                 return Err(bad(format!(
                     "the index puts cells {first_cell}.. at bytes {offset}+{size} of {object_size}"
@@ -244,49 +252,46 @@ impl ArrayLayout {
         let whole = self.array.codecs();
         let chain = self.sharding.as_ref().map_or(&whole, |shard| &shard.inner);
         let claimed = claimed_size(chain, encoded)?;
-        if let (true, Some(claimed)) = (self.vlen_in_zstd, claimed) {
-            let mut column =
-                ragged_chunk::decode(encoded, claimed as usize, self.tile_cells() as usize)?;
-            column.truncate(n_cells);
-            return Ok(Cells::Ragged(column));
-        }
-        let shape = [non_zero(self.tile_cells())];
-        let decoded = chain
-            .decode(
-                encoded.into(),
-                &shape,
-                self.array.data_type(),
-                self.array.fill_value(),
-                &serial(),
-            )
-            .map_err(|error| error.to_string())?;
-        self.cells(decoded, n_cells)
-    }
-
-    fn cells(&self, decoded: ArrayBytes<'_>, n_cells: usize) -> Result<Cells, String> {
+        let n_chunk = self.tile_cells();
         match self.element {
-            ElementType::Dense(dtype) => {
-                let mut bytes = decoded
-                    .into_fixed()
-                    .map_err(|error| error.to_string())?
-                    .into_owned();
-                let due = n_cells * dtype.width();
-                if bytes.len() < due {
-                    return Err(format!("{} bytes where {due} are due", bytes.len()));
-                }
-                bytes.truncate(due);
-                Ok(Cells::Dense(bytes))
-            }
+            ElementType::Dense(dtype) => self.decode_dense(chain, encoded, n_cells * dtype.width()),
             ElementType::Ragged => {
-                let (bytes, offsets) = decoded
-                    .into_variable()
-                    .map_err(|error| error.to_string())?
-                    .into_parts();
-                let mut column = RaggedColumn::from_offsets(bytes.into_owned(), &offsets);
+                let mut column = match claimed {
+                    Some(claimed) if self.vlen_in_zstd => {
+                        ragged_chunk::decode(encoded, claimed as usize, n_chunk as usize)?
+                    }
+                    _ => ragged_chunk::cells(&decode_bytes(chain, encoded)?, n_chunk as usize)?,
+                };
                 column.truncate(n_cells);
                 Ok(Cells::Ragged(column))
             }
         }
+    }
+
+    /// Decodes a chunk of numbers, of which `due` bytes are wanted.
+    fn decode_dense(
+        &self,
+        chain: &CodecChain,
+        encoded: &[u8],
+        due: usize,
+    ) -> Result<Cells, String> {
+        let mut bytes = chain
+            .decode(
+                encoded.into(),
+                &[non_zero(self.tile_cells())],
+                self.array.data_type(),
+                self.array.fill_value(),
+                &serial(),
+            )
+            .map_err(|error| error.to_string())?
+            .into_fixed()
+            .map_err(|error| error.to_string())?
+            .into_owned();
+        if bytes.len() < due {
+            return Err(format!("{} bytes where {due} are due", bytes.len()));
+        }
+        bytes.truncate(due);
+        Ok(Cells::Dense(bytes))
     }
 
     /// A run of no cells, to append to.
@@ -419,6 +424,17 @@ fn element_type(name: &str) -> Result<ElementType, LeafProblem> {
             .map(ElementType::Dense)
             .map_err(|error| LeafProblem::Layout(error.to_string())),
     }
+}
+
+/// Undoes the codecs that made bytes of bytes.
+fn decode_bytes<'a>(chain: &CodecChain, encoded: &'a [u8]) -> Result<Cow<'a, [u8]>, String> {
+    let mut bytes = Cow::Borrowed(encoded);
+    for codec in chain.bytes_to_bytes_codecs().iter().rev() {
+        bytes = codec
+            .decode(bytes, &BytesRepresentation::UnboundedSize, &serial())
+            .map_err(|error| error.to_string())?;
+    }
+    Ok(bytes)
 }
 
 /// The size a compressed chunk claims to decode to, when it does.

@@ -337,10 +337,13 @@ struct Opener<'a> {
 
 impl Opener<'_> {
     async fn group_attributes(&self) -> Result<Map<String, Value>, LeafError> {
-        let bytes = self.read_document(&self.group).await?.ok_or_else(|| {
-            let group = self.template.declaration.cell_order.to_string();
-            LeafError::of_leaf(&self.leaf, LeafProblem::NoCellGroup(group))
-        })?;
+        let bytes = self
+            .read_document(&self.group, None)
+            .await?
+            .ok_or_else(|| {
+                let group = self.template.declaration.cell_order.to_string();
+                LeafError::of_leaf(&self.leaf, LeafProblem::NoCellGroup(group))
+            })?;
         let document: Value = json::parse(&bytes).map_err(|error| {
             LeafError::of_leaf(&self.leaf, LeafProblem::Metadata(error.to_string()))
         })?;
@@ -354,7 +357,7 @@ impl Opener<'_> {
     /// are a function of the leaf's id.
     async fn morton(&self) -> Result<bool, LeafError> {
         let document = self
-            .read_document(&format!("{}/{MORTON}", self.group))
+            .read_document(&format!("{}/{MORTON}", self.group), Some(MORTON))
             .await?;
         document
             .map(|bytes| self.layout(MORTON, &bytes))
@@ -389,7 +392,7 @@ impl Opener<'_> {
 
     async fn array(&self, name: &str, role: Role<'_>) -> Result<Option<LeafArray>, LeafError> {
         let path = format!("{}/{name}", self.group);
-        let Some(document) = self.read_document(&path).await? else {
+        let Some(document) = self.read_document(&path, Some(name)).await? else {
             return Ok(None);
         };
         let layout = self.layout(name, &document)?;
@@ -408,15 +411,23 @@ impl Opener<'_> {
             .map_err(|problem| LeafError::of_array(&self.leaf, name, problem))
     }
 
-    /// The `zarr.json` of a node; `None` when the node does not exist.
-    async fn read_document(&self, node: &str) -> Result<Option<Bytes>, LeafError> {
+    /// The `zarr.json` of a node, which is an array when it has a name; `None` when the
+    /// node does not exist.
+    async fn read_document(
+        &self,
+        node: &str,
+        array: Option<&str>,
+    ) -> Result<Option<Bytes>, LeafError> {
+        let failed = |problem: LeafProblem| LeafError {
+            leaf: self.leaf.clone(),
+            array: array.map(str::to_owned),
+            problem: Box::new(problem),
+        };
         let read = |file: &str| {
             let key = format!("{node}/{file}");
             async move {
-                self.root
-                    .get_if_present(&key)
-                    .await
-                    .map_err(|error| LeafError::of_leaf(&self.leaf, error))
+                let found = self.root.get_if_present(&key).await;
+                found.map_err(|error| failed(error.into()))
             }
         };
         if let Some(bytes) = read(METADATA).await? {
@@ -424,7 +435,7 @@ impl Opener<'_> {
         }
         for v2 in [".zarray", ".zgroup"] {
             if read(v2).await?.is_some() {
-                return Err(LeafError::of_leaf(&self.leaf, LeafProblem::ZarrV2(v2)));
+                return Err(failed(LeafProblem::ZarrV2(v2)));
             }
         }
         Ok(None)

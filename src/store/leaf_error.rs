@@ -42,6 +42,15 @@ impl LeafError {
         }
     }
 
+    /// The array the fault is about, when it is one array's.
+    pub fn array(&self) -> Option<&str> {
+        match (&self.array, &*self.problem) {
+            (Some(array), _) => Some(array),
+            (None, LeafProblem::Fold(error)) => error.array(),
+            _ => None,
+        }
+    }
+
     /// What the fault means for the pass.
     pub fn kind(&self) -> FaultKind {
         match &*self.problem {

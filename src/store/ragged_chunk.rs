@@ -1,7 +1,7 @@
 //! Decodes the chunks nearly all bytes of a store are in: `vlen-bytes` in one zstd frame.
 //!
-//! zarrs decodes them too, and every other layout is left to it; but it makes a new
-//! decompressor for each chunk, which costs as much as decompressing a small one.
+//! zarrs decodes them too; but it makes a new decompressor for each chunk, which costs
+//! as much as decompressing a small one, and it takes the lengths of the cells on trust.
 //! `format.md` section 3, "Ragged array".
 
 use std::cell::RefCell;
@@ -26,7 +26,12 @@ struct Frame {
     decoded: Vec<u8>,
 }
 
-/// Whether chunks with these codecs can be decoded here.
+/// Whether chunks with these codecs are `vlen-bytes`, whatever was done to those.
+pub(super) fn is_vlen(codecs: &[MetadataV3]) -> bool {
+    matches!(codecs, [vlen, ..] if vlen.name() == "vlen-bytes")
+}
+
+/// Whether chunks with these codecs are one frame and can be decoded here.
 pub(super) fn is_vlen_in_zstd(codecs: &[MetadataV3]) -> bool {
     matches!(codecs, [vlen, zstd] if vlen.name() == "vlen-bytes" && zstd.name() == "zstd")
 }
@@ -62,8 +67,11 @@ impl Frame {
     }
 }
 
-/// A count of cells, then per cell its length and its bytes.
-fn cells(decoded: &[u8], n_cells: usize) -> Result<RaggedColumn, String> {
+/// Takes apart a chunk: a count of cells, then per cell its length and its bytes.
+///
+/// # Errors
+/// When the bytes are no such chunk of `n_cells`.
+pub(super) fn cells(decoded: &[u8], n_cells: usize) -> Result<RaggedColumn, String> {
     let (count, mut rest) = length(decoded).ok_or("it ends before its count of cells")?;
     if count != n_cells {
         return Err(format!("it holds {count} cells where {n_cells} are due"));

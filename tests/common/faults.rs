@@ -20,9 +20,9 @@ use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
-    ObjectMeta, ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload,
-    PutResult, RenameOptions, Result, UploadPart,
+    CopyOptions, Error, GetOptions, GetRange, GetResult, GetResultPayload, ListResult,
+    MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions,
+    PutPayload, PutResult, RenameOptions, Result, UploadPart,
 };
 
 /// A class of calls.
@@ -112,7 +112,7 @@ impl Failure {
             Self::Status(status) => Error::Generic {
                 store: "FaultStore",
                 source: format!(
-                    "Server returned error response: {status} {}",
+                    "Server returned non-2xx status code: {status} {}: ",
                     reason(status)
                 )
                 .into(),
@@ -319,9 +319,19 @@ async fn suffer(effect: Effect, key: &str) -> Result<()> {
     }
 }
 
+/// A read of an object, or of a range of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Read {
+    /// The object.
+    pub(crate) key: String,
+    /// The range; `None` for the whole object.
+    pub(crate) range: Option<GetRange>,
+}
+
 #[derive(Default)]
 struct Script {
     rules: Vec<Rule>,
+    reads: Mutex<Vec<Read>>,
     calls: Mutex<BTreeMap<(Op, String), u64>>,
     fired: AtomicU64,
 }
@@ -346,6 +356,11 @@ impl Script {
             }
         }
         Ok(fate)
+    }
+
+    /// As with [`Script::tally`].
+    fn reads(&self) -> MutexGuard<'_, Vec<Read>> {
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A panic by script may poison the lock and leaves the counts right.
@@ -373,6 +388,11 @@ impl FaultStore {
         }
     }
 
+    /// The store behind the script.
+    pub(crate) fn unspoilt(&self) -> Arc<dyn ObjectStore> {
+        Arc::clone(&self.inner)
+    }
+
     /// How many calls of a class were made, failed ones included.
     pub(crate) fn calls(&self, op: Op) -> u64 {
         self.calls_where(op, |_| true)
@@ -396,6 +416,11 @@ impl FaultStore {
     /// Every call, by class and key.
     pub(crate) fn tally(&self) -> BTreeMap<(Op, String), u64> {
         self.script.tally().clone()
+    }
+
+    /// Every read of an object, in the order it was asked for.
+    pub(crate) fn reads(&self) -> Vec<Read> {
+        self.script.reads().clone()
     }
 
     /// How often a rule struck.
@@ -481,6 +506,12 @@ impl ObjectStore for FaultStore {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let op = if options.head { Op::Head } else { Op::Get };
+        if op == Op::Get {
+            self.script.reads().push(Read {
+                key: location.as_ref().to_owned(),
+                range: options.range.clone(),
+            });
+        }
         let fate = self.script.before(op, location.as_ref()).await?;
         let result = self.inner.get_opts(location, options).await?;
         fate.of_the_answer().await?;
@@ -518,9 +549,10 @@ impl ObjectStore for FaultStore {
                 async move {
                     let location = location?;
                     let fate = script.before(Op::Delete, location.as_ref()).await?;
-                    inner.delete(&location).await?;
+                    // That there was nothing to delete is an answer like any other.
+                    let deleted = inner.delete(&location).await;
                     fate.of_the_answer().await?;
-                    Ok(location)
+                    deleted.map(|()| location)
                 }
             })
             .boxed()

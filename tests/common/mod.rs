@@ -7,7 +7,12 @@
 
 pub(crate) mod binary;
 pub(crate) mod cases;
+pub(crate) mod child;
 pub(crate) mod compare;
 pub(crate) mod faults;
+pub(crate) mod leaf;
+pub(crate) mod library;
+pub(crate) mod many;
+pub(crate) mod shard;
 pub(crate) mod stores;
 pub(crate) mod times;

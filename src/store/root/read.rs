@@ -124,13 +124,18 @@ impl Root {
         Ok((parts.pop().unwrap_or_default(), size))
     }
 
-    /// The first `n` bytes of the object at `key`, and its whole size.
+    /// The first `n` bytes of the object at `key`, all of it when it is shorter, and its
+    /// whole size.
     ///
     /// # Errors
-    /// Any failure; an absent or a shorter object is one, too.
+    /// Any failure, an absent object among them.
     pub(crate) async fn get_prefix(&self, key: &str, n: u64) -> Result<(Bytes, u64), StoreError> {
         let size = self.size(key).await?;
-        let mut parts = self.get_ranges(key, std::slice::from_ref(&(0..n))).await?;
+        if size == 0 {
+            return Ok((Bytes::new(), 0));
+        }
+        let head = 0..n.min(size);
+        let mut parts = self.get_ranges(key, std::slice::from_ref(&head)).await?;
         Ok((parts.pop().unwrap_or_default(), size))
     }
 

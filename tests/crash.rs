@@ -1,0 +1,233 @@
+//! A pass killed after any one of its writes leaves a store that the next pass brings to
+//! the expected bytes, with the lease as the only thing in its way.
+
+#![cfg(test)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use common::binary::Zagg;
+use common::cases::{Case, Law};
+use common::child::{Child, Task, work};
+use common::compare::{assert_expected, compare};
+use common::stores::TestStore;
+use common::times::iso_ago;
+use serde_json::{Value, json};
+
+const CHILD: &str = "a_child_of_these_tests_stops_at_its_nth_write";
+const LEASE: &str = "sweep.lease.json";
+
+/// Walks at once; a point of a walk waits more than it works.
+const WALKERS: usize = 4;
+
+/// Writes begun before the nth are on other threads and take no longer than this.
+const OTHERS_LAND: Duration = Duration::from_millis(20);
+
+#[tokio::test]
+async fn a_child_of_these_tests_stops_at_its_nth_write() {
+    work().await;
+}
+
+/// Kills a pass after its nth write; the object it wrote, or none when it ended before.
+fn kill_after(store: &TestStore, task: &Task) -> Option<String> {
+    let mut child = Child::start(CHILD, &store.root(), task);
+    let key = child.parked()?;
+    thread::sleep(OTHERS_LAND);
+    child.kill();
+    Some(key)
+}
+
+fn lease_of(store: &TestStore) -> Value {
+    serde_json::from_slice(&store.read(LEASE)).unwrap()
+}
+
+fn expire(store: &TestStore) {
+    store.edit_json(LEASE, |lease| lease["heartbeat_at"] = json!(iso_ago(3_600)));
+}
+
+/// The operator removes the lease of a run that is known to be dead.
+fn release(store: &TestStore) {
+    let run_id = lease_of(store)["run_id"].as_str().unwrap().to_owned();
+    Zagg::new("lease")
+        .arg("release")
+        .arg(store.root())
+        .args(&["--run-id", &run_id])
+        .run()
+        .expect_code(0);
+    assert!(!store.has(LEASE));
+}
+
+fn backfill(store: &TestStore) -> Zagg {
+    Zagg::backfill(&store.root())
+}
+
+/// What sets a store apart for good whose pass was killed between the stamp of a column
+/// and its sidecar: the column is complete, and the sidecar is only a cache.
+fn without_sidecar(case: &Case, store: &TestStore) -> Vec<String> {
+    let stamped = |column: &String| {
+        let root = format!("{column}/zarr.json");
+        store.has(&root) && {
+            let root: Value = serde_json::from_slice(&store.read(&root)).unwrap();
+            root["attributes"]["morton_hive_commit"].is_object()
+        }
+    };
+    case.columns(Law::Boundary)
+        .into_iter()
+        .filter(stamped)
+        .map(|column| column.replace(".zarr", ".stats.json"))
+        .filter(|sidecar| !store.has(sidecar))
+        .map(|sidecar| format!("missing: {sidecar}"))
+        .collect()
+}
+
+/// What a walk killed at.
+#[derive(Default)]
+struct Walk {
+    keys: Mutex<BTreeSet<String>>,
+    /// Points after which the lease was claimed and not released.
+    claims: AtomicU64,
+}
+
+/// Kills a pass after every one of its writes, from the first until it ends by itself,
+/// each on a store that `store` makes anew.
+fn walk(case: &Case, task: &Task, store: impl Fn() -> TestStore + Sync) -> Walk {
+    let walk = Walk::default();
+    let next = AtomicU64::new(1);
+    thread::scope(|scope| {
+        for _ in 0..WALKERS {
+            scope.spawn(|| {
+                loop {
+                    let nth = next.fetch_add(1, Ordering::SeqCst);
+                    let task = Task {
+                        nth,
+                        ..task.clone()
+                    };
+                    if !survives(case, &task, &store(), &walk) {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    walk
+}
+
+/// One point of a walk; `false` when the pass does not make so many writes.
+fn survives(case: &Case, task: &Task, store: &TestStore, walk: &Walk) -> bool {
+    /// A claim takes two seconds, so only some of the points make one.
+    const CLAIM_EVERY: u64 = 8;
+    let Some(key) = kill_after(store, task) else {
+        return false;
+    };
+    let mut claims = false;
+    if store.has(LEASE) {
+        expire(store);
+        claims = task.nth % CLAIM_EVERY == 1;
+        if !claims {
+            release(store);
+        }
+    } else {
+        assert_eq!(key, LEASE, "only the release itself leaves no lease");
+    }
+    let mut left = without_sidecar(case, store);
+    let run = backfill(store).run().expect_code(0);
+    let (written, current) = (run.number("/counts/written"), run.number("/counts/current"));
+    assert_eq!(
+        written + current,
+        u64::try_from(case.leaves().len()).unwrap()
+    );
+    if claims && written == 0 {
+        // A pass with nothing to write asks for no lease, and an expired one is no
+        // obstacle to anybody.
+        left.push(format!("unexpected object: {LEASE}"));
+    } else {
+        walk.claims.fetch_add(u64::from(claims), Ordering::SeqCst);
+    }
+    // Says that no input object changed, and that no lease is left, too.
+    let expected = case.expected(Law::Boundary);
+    assert_eq!(
+        compare(&expected, &store.tree()),
+        left,
+        "killed after {key}"
+    );
+    walk.keys.lock().unwrap().insert(key);
+    true
+}
+
+#[test]
+fn a_first_pass_killed_after_any_write_is_finished_by_the_next() {
+    let case = Case::load("plain");
+    // One leaf after the other, so that every run makes the same nth write.
+    let task = Task {
+        settings: "max_in_flight = 1".to_owned(),
+        ..Task::default()
+    };
+    let walk = walk(&case, &task, || case.declared_store(Law::Boundary));
+    let keys = walk.keys.into_inner().unwrap();
+    // The walk stopped at every object a pass writes, and at nothing else.
+    let columns = case.expected(Law::Boundary).columns;
+    let mut written: BTreeSet<String> = columns.into_keys().collect();
+    written.insert(LEASE.to_owned());
+    assert_eq!(keys, written);
+    assert!(walk.claims.into_inner() > 5);
+}
+
+#[test]
+fn a_pass_over_written_columns_killed_after_any_write_is_finished_by_the_next() {
+    let case = Case::load("flux");
+    let written = case.declared_store(Law::Boundary);
+    backfill(&written).run().expect_code(0);
+    let written = written.tree();
+    let column = &case.columns(Law::Boundary)[0];
+    let leaf = &case.leaves()[0];
+    let (_, shard) = leaf.trim_end_matches(".zarr").rsplit_once('/').unwrap();
+    let task = Task {
+        force: true,
+        shard: shard.to_owned(),
+        ..Task::default()
+    };
+    let walk = walk(&case, &task, || TestStore::of(&written));
+    let keys = walk.keys.into_inner().unwrap();
+    let node = column.trim_end_matches("all.pyramid.zarr");
+    let mut due: BTreeSet<String> = written
+        .into_keys()
+        .filter(|key| key.starts_with(&format!("{node}all.pyramid.")))
+        .collect();
+    due.insert(LEASE.to_owned());
+    assert_eq!(keys, due);
+}
+
+#[test]
+fn the_lease_of_a_killed_pass_is_all_that_stops_the_next_one() {
+    let case = Case::load("plain");
+    let store = case.declared_store(Law::Boundary);
+    let task = Task {
+        nth: 30,
+        settings: "lease_ttl_s = 3".to_owned(),
+        ..Task::default()
+    };
+    kill_after(&store, &task).unwrap();
+    let lease = lease_of(&store);
+    let refused = backfill(&store).run().expect_code(3);
+    let error = refused.text("/error");
+    assert!(error.contains(lease["run_id"].as_str().unwrap()), "{error}");
+    assert_eq!(lease_of(&store), lease, "a refused run leaves it alone");
+
+    let claimed = loop {
+        let run = backfill(&store).run();
+        match run.code {
+            Some(3) => thread::sleep(Duration::from_millis(100)),
+            _ => break run.expect_code(0),
+        }
+    };
+    assert_eq!(
+        claimed.number("/counts/written") + claimed.number("/counts/current"),
+        u64::try_from(case.leaves().len()).unwrap()
+    );
+    assert_expected(&case.expected(Law::Boundary), &store.root());
+}
