@@ -44,7 +44,7 @@ mod work;
 
 pub use error::{AbortReason, Error, FaultKind, LeafFault};
 pub use messages::{Event, LeafRef, Reason};
-pub use report::{Bytes, Counts, Ending, FailedLeaf, Report, StageSeconds};
+pub use report::{Bytes, Counts, Ending, FailedLeaf, Report, StageSeconds, Verdicts};
 pub use settings::{Settings, SettingsError};
 pub use store::{
     LeafError, LeaseError, ManifestError, RecordError, RetryPolicy, Root, RootError, StoreError,

@@ -64,6 +64,28 @@ pub struct Counts {
     pub planned: u64,
 }
 
+/// Leaves that were due, by the reason; every reason is there, also with none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Verdicts(BTreeMap<Reason, u64>);
+
+impl Default for Verdicts {
+    fn default() -> Self {
+        Self(Reason::ALL.map(|reason| (reason, 0)).into())
+    }
+}
+
+impl Verdicts {
+    /// Leaves due for this reason.
+    pub fn of(&self, reason: Reason) -> u64 {
+        self.0.get(&reason).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn count(&mut self, reason: Reason) {
+        *self.0.entry(reason).or_default() += 1;
+    }
+}
+
 /// Bytes of leaves and columns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Bytes {
@@ -116,7 +138,7 @@ pub struct FailedLeaf {
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub counts: Counts,
-    pub reasons: BTreeMap<Reason, u64>,
+    pub reasons: Verdicts,
     pub failed_leaves: Vec<FailedLeaf>,
     pub bytes_of_columns: u64,
     pub stages: StageSeconds,
@@ -161,7 +183,7 @@ pub struct Report {
     /// Leaves by outcome.
     pub counts: Counts,
     /// Leaves that were due, by the reason.
-    pub verdicts: BTreeMap<Reason, u64>,
+    pub verdicts: Verdicts,
     /// The leaves that failed, up to a thousand.
     pub failed_leaves: Vec<FailedLeaf>,
     /// Requests by class, retries included.
@@ -191,7 +213,7 @@ impl Report {
             fold_law: settings.fold_law,
             dry_run: settings.dry_run,
             counts: Counts::default(),
-            verdicts: BTreeMap::new(),
+            verdicts: Verdicts::default(),
             failed_leaves: Vec::new(),
             requests: Requests::default(),
             bytes: Bytes::default(),

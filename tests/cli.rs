@@ -530,6 +530,7 @@ fn the_document_has_the_same_keys_however_the_run_ends() {
         "failed",
         "skipped",
         "not_attempted",
+        "planned",
     ];
     let verdicts = [
         "absent-or-unstamped",

@@ -80,14 +80,14 @@ impl Supervisor {
                 counts.written += 1;
                 self.tally.bytes_of_columns += num_bytes;
                 self.tally.stages += stages;
-                *self.tally.reasons.entry(reason).or_default() += 1;
+                self.tally.reasons.count(reason);
                 self.in_a_row = FaultsInARow::default();
                 let leaf = leaf.path();
                 self.pass.announce(Event::Written { leaf, reason });
             }
             LeafOutcome::Planned { reason } => {
                 counts.planned += 1;
-                *self.tally.reasons.entry(reason).or_default() += 1;
+                self.tally.reasons.count(reason);
             }
             LeafOutcome::Current | LeafOutcome::Empty => {
                 match outcome {

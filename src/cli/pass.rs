@@ -7,6 +7,7 @@ use super::args::PassArgs;
 use super::output;
 use crate::error::Error;
 use crate::kernels::words::decimal;
+use crate::messages::Reason;
 use crate::report::{Ending, Report};
 use crate::settings::Settings;
 use crate::store::Root;
@@ -165,8 +166,11 @@ fn figures(report: &Report) -> String {
         }
     }
     text.push('\n');
-    for (reason, count) in &report.verdicts {
-        let _ = writeln!(text, "  due: {count} {}", reason.as_str());
+    for reason in Reason::ALL {
+        let count = report.verdicts.of(reason);
+        if count > 0 {
+            let _ = writeln!(text, "  due: {count} {}", reason.as_str());
+        }
     }
     let seconds = report.seconds.max(f64::MIN_POSITIVE);
     let _ = writeln!(

@@ -26,6 +26,16 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every reason, in the order a report lists them.
+    pub const ALL: [Self; 6] = [
+        Self::AbsentOrUnstamped,
+        Self::DeclarationDrift,
+        Self::StructureDrift,
+        Self::Stale,
+        Self::GranuleDrift,
+        Self::Forced,
+    ];
+
     /// The name an operator sees.
     pub fn as_str(self) -> &'static str {
         match self {
