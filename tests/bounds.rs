@@ -176,6 +176,24 @@ async fn a_tiny_budget_gives_the_same_bytes_and_bounds_what_is_held() {
     }
 }
 
+/// The fold takes no second window of a leaf it has refused, and gives nothing of the
+/// first one back: the reader must not wait for it.
+#[tokio::test]
+async fn a_leaf_refused_in_its_first_block_does_not_hold_up_a_full_budget() {
+    let case = Case::load("fine");
+    let mut tree = case.declared(Law::Boundary);
+    let leaves = case.leaves();
+    for leaf in &leaves {
+        let shard = tree.get_mut(&format!("{leaf}/7/h_tdigest/c/0")).unwrap();
+        // The first bytes of the first written chunk: no zstd frame begins like this.
+        shard[..4].fill(0);
+    }
+    let store = in_memory(&tree).await;
+    let toml = "memory_budget = \"1 B\"\nread_window = \"1 B\"";
+    let report = run(store, settings(toml)).await;
+    assert_eq!(report.counts.failed, leaves.len() as u64, "{report:?}");
+}
+
 #[tokio::test]
 async fn a_second_pass_reads_documents_of_each_leaf_and_writes_nothing() {
     for name in ["strata", "fine", "windowed"] {

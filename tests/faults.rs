@@ -319,3 +319,25 @@ async fn an_abort_drains_and_the_next_pass_goes_on_from_there() {
     let lines = compare(&case.expected(Law::Boundary), &tree_in(&*inner).await);
     assert_eq!(lines, Vec::<String>::new());
 }
+
+#[tokio::test]
+async fn an_abort_does_not_wait_for_a_store_that_answers_no_read() {
+    const STALL: Duration = Duration::from_secs(3600);
+    for key in ["/zarr.json", "/h_tdigest/c/0"] {
+        let case = Case::load("plain");
+        let stuck = Rule::on([Op::Get])
+            .key(move |asked| asked.contains(".zarr/") && asked.ends_with(key))
+            .stall(STALL);
+        let store = scripted(&case.declared(Law::Boundary), [stuck]).await;
+        let handle = start(Arc::new(store.clone()), settings("")).await;
+        while store.fired() == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        handle.abort("the test");
+        let report = handle.join().await.unwrap();
+        assert_eq!(report.outcome, Ending::Interrupted, "{key}");
+        assert_eq!(report.counts.not_attempted, case.leaves().len() as u64);
+        let left = tree_in(&*store.unspoilt()).await;
+        assert!(!left.contains_key(LEASE), "{key}");
+    }
+}

@@ -2,6 +2,7 @@
 //! folds on a blocking thread per leaf, one window ahead of each other; at most
 //! `max_folds` leaves at once, their bytes bounded by the memory budget.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -86,8 +87,8 @@ async fn fold_and_pass_on(pass: Arc<Pass>, job: FoldJob, next: Next) {
     let Ok(Some(held)) = next.keeper.send(Hold).await else {
         return ticket.finish(LeafOutcome::NotAttempted);
     };
-    match fold(&pass, ticket.leaf()).await {
-        Ok(Some(Folded {
+    match pass.unless_stopped(fold(&pass, ticket.leaf())).await {
+        Some(Ok(Folded {
             column,
             stages,
             share,
@@ -104,8 +105,8 @@ async fn fold_and_pass_on(pass: Arc<Pass>, job: FoldJob, next: Next) {
             // A writer that is gone drops the ticket, which reports the leaf.
             let _ = next.writer.send(folded).await;
         }
-        Ok(None) => ticket.finish(LeafOutcome::NotAttempted),
-        Err(fault) => ticket.finish(LeafOutcome::failed(fault)),
+        Some(Err(fault)) => ticket.finish(LeafOutcome::failed(fault)),
+        None => ticket.finish(LeafOutcome::NotAttempted),
     }
 }
 
@@ -116,8 +117,9 @@ struct Folded {
     share: Share,
 }
 
-/// Folds one leaf; `None` when the pass was stopped on the way.
-async fn fold(pass: &Pass, leaf: &LeafRef) -> Result<Option<Folded>, LeafFault> {
+/// Folds one leaf. Dropped on the way, it ends the fold thread too, which then finds no
+/// more windows.
+async fn fold(pass: &Pass, leaf: &LeafRef) -> Result<Folded, LeafFault> {
     let started = Instant::now();
     let open = OpenLeaf::open(&pass.root, pass.template.clone(), leaf.clone()).await?;
     let open = Arc::new(open);
@@ -128,52 +130,60 @@ async fn fold(pass: &Pass, leaf: &LeafRef) -> Result<Option<Folded>, LeafFault> 
         tokio::task::spawn_blocking(move || fold_windows(&open, &template, receiver, &share))
     };
     let mut read = started.elapsed();
-    let complete = read_windows(pass, &open, &share, sender, &mut read).await?;
+    read_windows(pass, &open, &share, sender, &mut read).await?;
     let folded = folding.await.map_err(|error| panicked(leaf, error))?;
-    if !complete {
-        return Ok(None);
-    }
     let (column, mut stages) = folded?;
     stages.read = read.as_secs_f64();
     drop(share);
     let share = pass.budget.share();
     share.grow(0, column.num_bytes()).await;
-    Ok(Some(Folded {
+    Ok(Folded {
         column,
         stages,
         share,
-    }))
+    })
 }
 
-/// Reads the leaf's windows in order, adding the time its requests take to `read`; `false`
-/// when the pass was stopped.
+/// Reads the leaf's windows in order, adding the time its requests take to `read`. A fold
+/// that takes no more has refused the leaf, or has panicked: it gives no budget back that
+/// the next window could wait for, and its answer says why.
 async fn read_windows(
     pass: &Pass,
     leaf: &OpenLeaf,
     share: &Share,
     sender: mpsc::Sender<Window>,
     read: &mut Duration,
-) -> Result<bool, LeafError> {
+) -> Result<(), LeafError> {
     let settings = &pass.settings;
     let target = settings.memory_budget / BUDGET_PER_WINDOW_BYTE;
     for cells in leaf.windows(settings.read_window.min(target)) {
-        if pass.abort.is_raised() {
-            return Ok(false);
-        }
-        let block = (cells.end - 1) / pass.template.plan.block_cells();
-        share.grow(block, leaf.indexed_bytes(&cells)).await;
-        let asked = Instant::now();
-        let window = leaf.fetch(&pass.root, cells).await?;
-        *read += asked.elapsed();
-        share
-            .grow(block, window.decoded_bytes() * RESIDENT_PER_DECODED_BYTE)
-            .await;
-        // A fold that takes no more has refused the leaf, and its answer says why.
+        let window = tokio::select! {
+            window = read_window(pass, leaf, share, cells, read) => window?,
+            () = sender.closed() => break,
+        };
         if sender.send(window).await.is_err() {
             break;
         }
     }
-    Ok(true)
+    Ok(())
+}
+
+/// Reads one window, with its share of the budget taken before each step that needs it.
+async fn read_window(
+    pass: &Pass,
+    leaf: &OpenLeaf,
+    share: &Share,
+    cells: Range<u64>,
+    read: &mut Duration,
+) -> Result<Window, LeafError> {
+    let block = (cells.end - 1) / pass.template.plan.block_cells();
+    share.grow(block, leaf.indexed_bytes(&cells)).await;
+    let asked = Instant::now();
+    let window = leaf.fetch(&pass.root, cells).await?;
+    *read += asked.elapsed();
+    let resident = window.decoded_bytes() * RESIDENT_PER_DECODED_BYTE;
+    share.grow(block, resident).await;
+    Ok(window)
 }
 
 /// The fold thread: decodes, folds, encodes, and says how long each took.

@@ -10,8 +10,10 @@ use tokio::sync::Semaphore;
 
 use super::fold::FoldActor;
 use super::{Pass, stage};
+use crate::error::LeafFault;
 use crate::gate::{self, Verdict};
-use crate::messages::{FoldJob, LeafOutcome, Reason, StampedLeaf};
+use crate::messages::{FoldJob, LeafOutcome, LeafTicket, Reason, StampedLeaf};
+use crate::store::stamp::{ColumnRoot, Stamp};
 
 pub(crate) struct GateActor {
     pass: Arc<Pass>,
@@ -62,24 +64,14 @@ async fn judge_and_pass_on(
         stamp,
         column,
     } = stamped;
-    let verdict = if pass.settings.force {
-        Ok(Verdict::Due(Reason::Forced))
-    } else {
-        gate::judge(
-            &pass.root,
-            &pass.template,
-            ticket.leaf(),
-            &stamp,
-            column.as_ref(),
-        )
-        .await
+    let judged = judge(&pass, &ticket, &stamp, column.as_ref());
+    let reason = match pass.unless_stopped(judged).await {
+        Some(Ok(Verdict::Due(reason))) => reason,
+        Some(Ok(Verdict::Current)) => return ticket.finish(LeafOutcome::Current),
+        Some(Err(fault)) => return ticket.finish(LeafOutcome::failed(fault)),
+        None => return ticket.finish(LeafOutcome::NotAttempted),
     };
-    let reason = match verdict {
-        Ok(Verdict::Current) => return ticket.finish(LeafOutcome::Current),
-        Ok(Verdict::Due(reason)) => reason,
-        Err(fault) => return ticket.finish(LeafOutcome::failed(fault)),
-    };
-    if pass.abort.is_raised() || !admit(&pass, &let_through) {
+    if !admit(&pass, &let_through) {
         return ticket.finish(LeafOutcome::NotAttempted);
     }
     if pass.settings.dry_run {
@@ -92,6 +84,19 @@ async fn judge_and_pass_on(
     };
     // A fold stage that is gone drops the ticket, which reports the leaf.
     let _ = fold.send(job).await;
+}
+
+/// A forced pass does not ask what its columns are like.
+async fn judge(
+    pass: &Pass,
+    ticket: &LeafTicket,
+    stamp: &Stamp,
+    column: Option<&ColumnRoot>,
+) -> Result<Verdict, LeafFault> {
+    if pass.settings.force {
+        return Ok(Verdict::Due(Reason::Forced));
+    }
+    gate::judge(&pass.root, &pass.template, ticket.leaf(), stamp, column).await
 }
 
 /// Lets a leaf through while fewer are under way than were asked for.

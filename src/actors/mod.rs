@@ -65,6 +65,15 @@ impl Pass {
         self.abort.is_raised() || self.enough.is_raised()
     }
 
+    /// Does work that may be left undone; `None` when the pass was stopped on the way.
+    pub(crate) async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            () = self.abort.raised() => None,
+            done = work => Some(done),
+        }
+    }
+
     /// Tells the watchers, of whom there may be none.
     pub(crate) fn announce(&self, event: Event) {
         let _ = self.events.send(event);

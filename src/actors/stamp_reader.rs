@@ -45,8 +45,8 @@ async fn read_and_pass_on(pass: Arc<Pass>, found: FoundLeaf, gate: Addr<GateActo
     if pass.is_closing() {
         return ticket.finish(LeafOutcome::NotAttempted);
     }
-    match read(&pass, ticket.leaf()).await {
-        Ok(Some((stamp, column))) => {
+    match pass.unless_stopped(read(&pass, ticket.leaf())).await {
+        Some(Ok(Some((stamp, column)))) => {
             let stamped = StampedLeaf {
                 ticket,
                 stamp,
@@ -55,8 +55,9 @@ async fn read_and_pass_on(pass: Arc<Pass>, found: FoundLeaf, gate: Addr<GateActo
             // A gate that is gone drops the ticket, which reports the leaf.
             let _ = gate.send(stamped).await;
         }
-        Ok(None) => ticket.finish(LeafOutcome::Empty),
-        Err(fault) => ticket.finish(LeafOutcome::failed(fault)),
+        Some(Ok(None)) => ticket.finish(LeafOutcome::Empty),
+        Some(Err(fault)) => ticket.finish(LeafOutcome::failed(fault)),
+        None => ticket.finish(LeafOutcome::NotAttempted),
     }
 }
 
