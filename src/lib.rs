@@ -24,6 +24,7 @@
 mod abort;
 mod actors;
 mod budget;
+#[doc(hidden)]
 pub mod cli;
 #[doc(hidden)]
 pub mod demo;
