@@ -208,7 +208,8 @@ fn the_lease_of_a_killed_pass_is_all_that_stops_the_next_one() {
     let store = case.declared_store(Law::Boundary);
     let task = Task {
         nth: 30,
-        settings: "lease_ttl_s = 3".to_owned(),
+        // In the middle of the second column.
+        settings: "lease_ttl_s = 5\nmax_in_flight = 1".to_owned(),
         ..Task::default()
     };
     kill_after(&store, &task).unwrap();
