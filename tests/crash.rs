@@ -85,6 +85,14 @@ fn without_sidecar(case: &Case, store: &TestStore) -> Vec<String> {
         .collect()
 }
 
+/// Whether this is what a disk keeps of a write that another thread had just begun: the
+/// client writes `name#1` and renames it when it is whole. It is no object, so no listing
+/// shows it, and a pass can neither see it nor take it for one.
+fn is_staged(key: &str) -> bool {
+    key.rsplit_once('#')
+        .is_some_and(|(_, number)| number.parse::<u64>().is_ok())
+}
+
 /// What a walk killed at.
 #[derive(Default)]
 struct Walk {
@@ -150,11 +158,9 @@ fn survives(case: &Case, task: &Task, store: &TestStore, walk: &Walk) -> bool {
     }
     // Says that no input object changed, and that no lease is left, too.
     let expected = case.expected(Law::Boundary);
-    assert_eq!(
-        compare(&expected, &store.tree()),
-        left,
-        "killed after {key}"
-    );
+    let mut tree = store.tree();
+    tree.retain(|key, _| !is_staged(key));
+    assert_eq!(compare(&expected, &tree), left, "killed after {key}");
     walk.keys.lock().unwrap().insert(key);
     true
 }
@@ -208,7 +214,8 @@ fn the_lease_of_a_killed_pass_is_all_that_stops_the_next_one() {
     let store = case.declared_store(Law::Boundary);
     let task = Task {
         nth: 30,
-        settings: "lease_ttl_s = 3".to_owned(),
+        // In the middle of the second column.
+        settings: "lease_ttl_s = 5\nmax_in_flight = 1".to_owned(),
         ..Task::default()
     };
     kill_after(&store, &task).unwrap();
