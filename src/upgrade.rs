@@ -59,14 +59,14 @@ impl Upgrade {
         let (admitted, admission) = oneshot::channel();
         let (ended, report) = oneshot::channel();
         let (events, _) = broadcast::channel(EVENTS_KEPT);
-        let watched = events.clone();
+        let watched = events.downgrade();
         std::thread::Builder::new()
             .name("zagg-pass".to_owned())
-            .spawn(move || run_system(self, watched, admitted, ended))
+            .spawn(move || run_system(self, events, admitted, ended))
             .map_err(Error::Thread)?;
         let stop = admission.await.map_err(|_| Error::PassVanished)??;
         Ok(UpgradeHandle {
-            events,
+            events: watched,
             stop,
             report,
         })
@@ -76,7 +76,8 @@ impl Upgrade {
 /// A pass under way. Dropping it does not stop the pass; [`UpgradeHandle::abort`] does.
 #[derive(Debug)]
 pub struct UpgradeHandle {
-    events: broadcast::Sender<Event>,
+    /// Weak, so that a stream of events ends with the pass and not with the handle.
+    events: broadcast::WeakSender<Event>,
     stop: Option<Addr<Supervisor>>,
     report: oneshot::Receiver<Report>,
 }
@@ -96,10 +97,12 @@ impl Stop {
 }
 
 impl UpgradeHandle {
-    /// What happens from now on. A watcher that is behind loses the oldest events.
+    /// What happens from now on, until the pass ends. A watcher that is behind loses the
+    /// oldest events.
     pub fn events(&self) -> impl Stream<Item = Event> + Send + use<> {
-        let mut events = self.events.subscribe();
+        let events = self.events.upgrade().map(|events| events.subscribe());
         async_stream::stream! {
+            let Some(mut events) = events else { return };
             loop {
                 match events.recv().await {
                     Ok(event) => yield event,
@@ -126,7 +129,6 @@ impl UpgradeHandle {
     /// When the thread of the pass ended without a report, which is a fault of the
     /// program.
     pub async fn join(self) -> Result<Report, Error> {
-        drop(self.events);
         self.report.await.map_err(|_| Error::PassVanished)
     }
 }

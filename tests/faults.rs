@@ -341,3 +341,19 @@ async fn an_abort_does_not_wait_for_a_store_that_answers_no_read() {
         assert!(!left.contains_key(LEASE), "{key}");
     }
 }
+
+#[tokio::test]
+async fn the_events_of_a_pass_end_with_it() {
+    let case = Case::load("plain");
+    // Slow enough that nobody is written before somebody watches.
+    let slow = Rule::on([Op::Put]).stall(Duration::from_millis(50));
+    let store = scripted(&case.declared(Law::Boundary), [slow]).await;
+    let handle = start(Arc::new(store), settings("")).await;
+    let events: Vec<Event> = handle.events().collect().await;
+    let written = |event: &&Event| matches!(event, Event::Written { .. });
+    let report = handle.join().await.unwrap();
+    assert_eq!(
+        events.iter().filter(written).count() as u64,
+        report.counts.written
+    );
+}

@@ -7,13 +7,6 @@ use crate::messages::Reason;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The pass was admitted and begins.
-    Started {
-        /// Path or URL of the root.
-        root: String,
-        /// Leaves in the work set; `None` while they are still being listed.
-        leaves: Option<u64>,
-    },
     /// The lease was taken.
     LeaseHeld {
         /// The run whose expired lease was claimed.
