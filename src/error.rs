@@ -45,6 +45,26 @@ pub enum FaultKind {
     Bug,
 }
 
+impl std::fmt::Display for FaultKind {
+    /// The name as in a report.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Denied => "denied",
+            Self::ExpiredCredentials => "expired-credentials",
+            Self::NotFound => "not-found",
+            Self::Throttled => "throttled",
+            Self::Unavailable => "unavailable",
+            Self::CorruptLeaf => "corrupt-leaf",
+            Self::Declaration => "declaration",
+            Self::WriteRefused => "write-refused",
+            Self::LeaseRefused => "lease-refused",
+            Self::LeaseLost => "lease-lost",
+            Self::Cancelled => "cancelled",
+            Self::Bug => "bug",
+        })
+    }
+}
+
 impl FaultKind {
     /// Whether the same request may succeed a moment later.
     pub fn is_transient(self) -> bool {
@@ -192,7 +212,7 @@ impl LeafFault {
 #[non_exhaustive]
 pub enum AbortReason {
     /// The same fault of the store, again and again.
-    #[error("stopped on a store-wide fault ({kind:?}): {error}; {RESUME}")]
+    #[error("stopped on a store-wide fault ({kind}): {error}; {RESUME}")]
     StoreWide {
         /// The fault.
         kind: FaultKind,
@@ -201,7 +221,7 @@ pub enum AbortReason {
     },
     /// Leaves failed, and nothing was written or found current.
     #[error(
-        "every leaf failed, which is a fault of the store and not of its leaves; the last one: {error}; {RESUME}"
+        "no leaf was written or current, so this may be the store's fault and not its leaves'; the last error: {error}; {RESUME}"
     )]
     NothingWorked {
         /// The last error.

@@ -240,6 +240,7 @@ async fn admit(upgrade: Upgrade, events: broadcast::Sender<Event>) -> Result<Adm
             abort: AbortSignal::new(),
             enough: AbortSignal::new(),
             budget: MemoryBudget::new(settings.memory_budget),
+            num_leaves: work.num_leaves(),
             run_id: new_run_id(&*clock),
             template: Arc::new(template),
             root,

@@ -51,6 +51,8 @@ pub(crate) struct Pass {
     /// Raised when as many leaves are under way as were asked for.
     pub enough: AbortSignal,
     pub budget: MemoryBudget,
+    /// Leaves known when the pass began; windows still to be listed come on top.
+    pub num_leaves: u64,
     pub events: broadcast::Sender<Event>,
 }
 

@@ -82,17 +82,22 @@ impl Supervisor {
                 self.tally.stages += stages;
                 self.tally.reasons.count(reason);
                 self.in_a_row = FaultsInARow::default();
+                tracing::debug!(leaf = %leaf, reason = reason.as_str(), "column written");
                 let leaf = leaf.path();
                 self.pass.announce(Event::Written { leaf, reason });
             }
             LeafOutcome::Planned { reason } => {
+                tracing::info!(leaf = %leaf, reason = reason.as_str(), "column due");
                 counts.planned += 1;
                 self.tally.reasons.count(reason);
             }
             LeafOutcome::Current | LeafOutcome::Empty => {
                 match outcome {
                     LeafOutcome::Current => counts.current += 1,
-                    _ => counts.empty += 1,
+                    _ => {
+                        counts.empty += 1;
+                        tracing::warn!(leaf = %leaf, "no committed leaf where a run record names one");
+                    }
                 }
                 self.in_a_row = FaultsInARow::default();
                 self.pass.announce(Event::Skipped { leaf: leaf.path() });
@@ -110,7 +115,7 @@ impl Supervisor {
             self.tally.counts.not_attempted += 1;
             return;
         }
-        tracing::error!(leaf = %leaf, kind = ?kind, error = %fault, "leaf failed");
+        tracing::error!(leaf = %leaf, %kind, error = %fault, "leaf failed");
         self.tally.push_failure(FailedLeaf {
             leaf: leaf.path(),
             array: fault.array().map(str::to_owned),
@@ -189,6 +194,7 @@ impl Supervisor {
             written = counts.written,
             current = counts.current,
             failed = counts.failed,
+            leaves = self.pass.num_leaves,
             in_flight = self.admitted - self.ended,
             in_flight_bytes = self.pass.budget.in_use(),
             "columns"

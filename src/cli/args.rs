@@ -58,7 +58,7 @@ pub(super) enum Command {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct PassArgs {
-    /// The store: a path, or a URL with s3, gs, az, http or https.
+    /// The store: a path, or a URL with s3, gs or az.
     pub root: String,
     /// Which cells the groups of a column fold from: boundary (the published rule) or
     /// raw (stores written before it).
@@ -67,7 +67,7 @@ pub(super) struct PassArgs {
     /// Write every column, also those that are current.
     #[arg(long)]
     pub force: bool,
-    /// Say which columns are due and write nothing.
+    /// Say which columns are due and why, in the log, and write nothing.
     #[arg(long)]
     pub dry_run: bool,
     /// Write at most this many columns, then stop; run again for more.

@@ -9,7 +9,7 @@ use super::output;
 use crate::error::Error;
 use crate::report::Ending;
 use crate::store::lease::{self, Released, Standing};
-use crate::store::{LeaseRecord, Root};
+use crate::store::{LeaseRecord, Manifest, Root};
 use crate::time::{Clock, SystemClock};
 
 pub(super) async fn run(command: LeaseCommand) -> ExitCode {
@@ -27,7 +27,7 @@ pub(super) async fn run(command: LeaseCommand) -> ExitCode {
 }
 
 async fn show(args: LeaseArgs) -> Result<ExitCode, Error> {
-    let root = Root::open_with(&args.root, std::env::vars())?;
+    let root = open(&args.root).await?;
     let standing = lease::show(&root).await?;
     if args.json {
         output::print_json("lease show", &standing_json(&standing));
@@ -37,18 +37,29 @@ async fn show(args: LeaseArgs) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Opens a root that holds a store: of any other place "no lease" would be a false comfort.
+async fn open(root: &str) -> Result<Root, Error> {
+    let root = Root::open_with(root, std::env::vars())?;
+    Manifest::read(&root).await?;
+    Ok(root)
+}
+
 async fn release(args: ReleaseArgs) -> Result<ExitCode, Error> {
-    let root = Root::open_with(&args.lease.root, std::env::vars())?;
+    let root = open(&args.lease.root).await?;
     root.ensure_writable()?;
     let run_id = match (args.run_id, lease::show(&root).await?) {
         (Some(run_id), _) => run_id,
         (None, Standing::Lease(record)) if !is_live(&record) => record.run_id().to_owned(),
         (None, Standing::Free) => return Ok(answer(args.lease.json, Released::Absent, "")),
         (None, standing) => {
-            output::complain(&format!(
-                "{}; a lease that is not expired is only removed with --run-id, when that run is known to be dead",
-                standing_text(&standing)
-            ));
+            let advice = match &standing {
+                Standing::Lease(record) => format!(
+                    "; if that run is known to be dead: zagg-stream lease release {root} --run-id {}",
+                    record.run_id()
+                ),
+                _ => String::new(),
+            };
+            output::complain(&format!("{}{advice}", standing_text(&standing)));
             return Ok(ExitCode::from(Ending::Refused.exit_code()));
         }
     };

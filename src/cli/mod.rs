@@ -16,7 +16,7 @@ use args::{Args, Command};
 pub fn run() -> ExitCode {
     let args = Args::parse();
     if let Err(error) = output::start_logging(&args.log) {
-        return output::usage(&error.to_string());
+        return output::usage(&error);
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

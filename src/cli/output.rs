@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::filter::LevelFilter;
 
 use super::args::{LogArgs, LogFormat};
 
@@ -17,9 +17,9 @@ const USAGE: u8 = 2;
 ///
 /// # Errors
 /// When the level is no level and no filter.
-pub(super) fn start_logging(args: &LogArgs) -> Result<(), ParseError> {
+pub(super) fn start_logging(args: &LogArgs) -> Result<(), String> {
     let filter = match &args.log_level {
-        Some(level) => EnvFilter::builder().parse(level)?,
+        Some(level) => parse_filter(level)?,
         None => EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info")),
     };
     let logs = tracing_subscriber::fmt()
@@ -32,6 +32,18 @@ pub(super) fn start_logging(args: &LogArgs) -> Result<(), ParseError> {
         LogFormat::Json => logs.json().init(),
     }
     Ok(())
+}
+
+/// A bare word is a level: as a filter, a mistyped one would name a target and silence all.
+fn parse_filter(text: &str) -> Result<EnvFilter, String> {
+    if !text.contains(['=', ',']) && text.parse::<LevelFilter>().is_err() {
+        return Err(format!(
+            "--log-level `{text}` is no level: error, warn, info, debug or trace"
+        ));
+    }
+    EnvFilter::builder()
+        .parse(text)
+        .map_err(|error| format!("--log-level `{text}`: {error}"))
 }
 
 /// Prints a result on stdout. A reader that has gone away is no fault.

@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::store::Root;
 use crate::upgrade::{Stop, Upgrade};
 
-/// Failed leaves a summary names; the JSON document has them all.
+/// Failed leaves a summary names; the JSON document has more.
 const FAILURES_SHOWN: usize = 10;
 
 pub(super) async fn run(command: &str, args: PassArgs) -> ExitCode {
@@ -28,7 +28,7 @@ pub(super) async fn run(command: &str, args: PassArgs) -> ExitCode {
     if args.json {
         output::print_json(command, &report);
     } else if report.outcome != Ending::Refused {
-        output::print(summary(command, &report).trim_end());
+        output::print(summary(command, &report, args.force).trim_end());
     }
     if let Some(error) = &report.error {
         output::complain(error);
@@ -54,7 +54,8 @@ async fn stop_on_signals(stop: Stop) -> std::convert::Infallible {
     stop.abort(first);
     let second = signal().await;
     output::complain(&format!(
-        "{second} again: stopping at once, the lease expires by itself"
+        "{second} again: stopping at once; the lease stays, and the next run is refused until it \
+         expires or `zagg-stream lease release` removes it"
     ));
     std::process::exit(i32::from(Ending::Interrupted.exit_code()))
 }
@@ -62,12 +63,17 @@ async fn stop_on_signals(stop: Stop) -> std::convert::Infallible {
 #[cfg(unix)]
 async fn signal() -> &'static str {
     use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+    let kinds = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::hangup()),
+    );
+    let (Ok(mut terminate), Ok(mut hangup)) = kinds else {
         return std::future::pending().await;
     };
     tokio::select! {
         Ok(()) = tokio::signal::ctrl_c() => "Ctrl-C",
         Some(()) = terminate.recv() => "SIGTERM",
+        Some(()) = hangup.recv() => "SIGHUP",
     }
 }
 
@@ -108,7 +114,7 @@ fn settings(args: &PassArgs) -> Result<Settings, String> {
     Ok(settings)
 }
 
-fn summary(command: &str, report: &Report) -> String {
+fn summary(command: &str, report: &Report, force: bool) -> String {
     let mut text = String::new();
     // Writing to a String does not fail, here and below.
     let _ = writeln!(text, "{command} {}: {}", report.root, headline(report));
@@ -125,7 +131,7 @@ fn summary(command: &str, report: &Report) -> String {
         let more = report.counts.failed - FAILURES_SHOWN as u64;
         let _ = writeln!(text, "  failed: {more} more, see --json");
     }
-    let _ = writeln!(text, "next: {}", next(report));
+    let _ = writeln!(text, "next: {}", next(report, force));
     text
 }
 
@@ -186,13 +192,22 @@ fn figures(report: &Report) -> String {
     text
 }
 
-fn next(report: &Report) -> &'static str {
+fn next(report: &Report, force: bool) -> &'static str {
     match report.outcome {
+        Ending::Interrupted | Ending::Done if force && report.counts.not_attempted > 0 => {
+            "run again without --force to go on where this run stopped; with it, a run starts over"
+        }
         Ending::Done if report.dry_run && report.counts.planned > 0 => {
             "run without --dry-run to write the columns that are due"
         }
         Ending::Done if report.counts.not_attempted > 0 => {
             "run again to go on with the leaves that were not attempted"
+        }
+        Ending::Done if report.counts.empty > 0 => {
+            "every committed leaf has a current column; see in the log which leaves are not committed"
+        }
+        Ending::Done if !report.warnings.is_empty() => {
+            "every leaf that was found has a current column; see the warnings for what may be missing"
         }
         Ending::Done => "every leaf has a current column; nothing is left to do here",
         Ending::NothingToDo => {

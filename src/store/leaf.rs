@@ -367,6 +367,11 @@ impl Opener<'_> {
 
     async fn field(&self, field: &crate::pyramid::Field) -> Result<FieldArrays, LeafError> {
         let Some(payload) = self.array(&field.name, Role::Payload(field)).await? else {
+            tracing::warn!(
+                leaf = self.leaf,
+                array = field.name,
+                "declared array absent, its cells fold as missing"
+            );
             return Ok(FieldArrays::default());
         };
         let companion = |declared: bool, name: String, role| async move {

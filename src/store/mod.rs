@@ -20,6 +20,7 @@ pub(crate) mod status;
 pub(crate) mod template;
 
 pub(crate) use lease::{Held, LeaseRecord};
+pub(crate) use manifest::Manifest;
 
 pub use leaf_error::LeafError;
 pub use lease::LeaseError;

@@ -94,14 +94,15 @@ impl fmt::Display for LiveLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "`{}` is being swept by run `{}` (acquired {}, last heartbeat {}, ttl {} s); wait for it to \
-             end, or, if it is known to be dead, try again after {}",
-            self.root,
-            self.run_id,
+            "`{root}` is being swept by run `{run_id}` (acquired {}, last heartbeat {}, ttl {} s); wait for \
+             it to end; if it is known to be dead, try again after {}, or at once after \
+             `zagg-stream lease release {root} --run-id {run_id}`",
             self.acquired_at,
             self.heartbeat_at,
             self.ttl_s,
-            self.claimable_at
+            self.claimable_at,
+            root = self.root,
+            run_id = self.run_id,
         )
     }
 }
