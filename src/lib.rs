@@ -26,6 +26,7 @@ mod actors;
 mod budget;
 #[doc(hidden)]
 pub mod cli;
+mod declare;
 #[doc(hidden)]
 pub mod demo;
 mod error;
@@ -42,9 +43,13 @@ mod store;
 pub mod time;
 mod upgrade;
 mod work;
+mod yaml;
 
+pub use declare::{Declare, DeclareError, Declared};
 pub use error::{AbortReason, Error, FaultKind, LeafFault};
 pub use messages::{Event, LeafRef, Reason};
+#[doc(inline)]
+pub use pyramid::{ConfigError, HashVerdict, Lever, Previous, ScheduleError};
 pub use report::{Bytes, Counts, Ending, FailedLeaf, Report, StageSeconds, Verdicts};
 pub use settings::{Settings, SettingsError};
 pub use store::{

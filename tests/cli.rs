@@ -117,7 +117,7 @@ fn a_settings_file_that_cannot_be_used_is_a_usage_error_that_names_the_key() {
 
 #[test]
 fn help_is_no_error_and_shows_an_example() {
-    for command in ["backfill", "upgrade", "lease", "demo"] {
+    for command in ["declare", "backfill", "upgrade", "lease", "demo"] {
         let output = Zagg::new(command).arg("--help").run().expect_code(0);
         assert_contains(&output.stdout, &["Usage", "Example"]);
     }

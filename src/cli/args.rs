@@ -37,14 +37,20 @@ pub(super) enum LogFormat {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
+    /// Declare the /2 pyramid of a store in its manifest, from the config it was written
+    /// with.
+    ///
+    /// Example: zagg-stream declare s3://bucket/product --config product.yaml --overviews 13
+    Declare(DeclareArgs),
     /// Write the leaf columns a store declares and lacks.
     ///
     /// Example: zagg-stream backfill s3://bucket/product --max-leaves 3
     Backfill(PassArgs),
-    /// Run the upgrade on a store that declares /2; it goes on where it was stopped.
+    /// Run the upgrade: declare when a config is given, then the column pass; it goes on
+    /// where it was stopped.
     ///
-    /// Example: zagg-stream upgrade /data/product
-    Upgrade(PassArgs),
+    /// Example: zagg-stream upgrade /data/product --config product.yaml --overviews 13
+    Upgrade(UpgradeArgs),
     /// Look at the sweep lease of a store, or give it back.
     ///
     /// Example: zagg-stream lease show s3://bucket/product
@@ -54,6 +60,51 @@ pub(super) enum Command {
     ///
     /// Example: zagg-stream demo /tmp/demo --leaves 4
     Demo(DemoArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct DeclareArgs {
+    /// The store: a path, or a URL with s3, gs or az.
+    pub root: String,
+    /// The YAML config the store was written with.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    #[command(flatten)]
+    pub lever: LeverArgs,
+    /// Say what would be declared and what would refuse it; write nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print one JSON document on stdout instead of a summary.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct LeverArgs {
+    /// Orders of cells at the leaves, finest first, comma-separated; overrides the
+    /// config's own schedule.
+    #[arg(
+        long,
+        value_name = "N",
+        value_delimiter = ',',
+        conflicts_with = "chunk_order"
+    )]
+    pub overviews: Vec<u8>,
+    /// Order of the chunks, which completes the default schedule of a config that spells
+    /// none.
+    #[arg(long, value_name = "N")]
+    pub chunk_order: Option<u8>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct UpgradeArgs {
+    #[command(flatten)]
+    pub pass: PassArgs,
+    /// Declare the pyramid first, from this YAML config the store was written with.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub lever: LeverArgs,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -1,10 +1,12 @@
 //! The command line: arguments in, one exit code out.
 
 mod args;
+mod declare;
 mod demo;
 mod lease;
 mod output;
 mod pass;
+mod upgrade;
 
 use std::process::ExitCode;
 
@@ -28,7 +30,8 @@ pub fn run() -> ExitCode {
     runtime.block_on(async {
         match args.command {
             Command::Backfill(options) => pass::run("backfill", options).await,
-            Command::Upgrade(options) => pass::run("upgrade", options).await,
+            Command::Declare(options) => declare::run(options).await,
+            Command::Upgrade(options) => upgrade::run(options).await,
             Command::Lease(command) => lease::run(command).await,
             Command::Demo(options) => demo::run(options).await,
         }

@@ -85,7 +85,11 @@ async fn signal() -> &'static str {
     }
 }
 
-fn settings(args: &PassArgs) -> Result<Settings, String> {
+/// The settings of a pass: the file's, and what was typed over them.
+///
+/// # Errors
+/// A sentence saying what cannot be used.
+pub(super) fn settings(args: &PassArgs) -> Result<Settings, String> {
     let file = match &args.settings {
         Some(path) => std::fs::read_to_string(path)
             .map_err(|error| format!("cannot read settings `{}`: {error}", path.display()))?,

@@ -111,7 +111,8 @@ fn write_all<Item>(
     out.push(close);
 }
 
-fn write_string(out: &mut String, text: &str) {
+/// `text` as a JSON string in ASCII.
+pub(crate) fn write_string(out: &mut String, text: &str) {
     out.push('"');
     for char in text.chars() {
         match char {

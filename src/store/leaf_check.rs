@@ -27,26 +27,35 @@ pub(super) enum Role<'a> {
 /// # Errors
 /// The first difference, as a problem of that array.
 pub(super) fn check_array(layout: &ArrayLayout, role: Role<'_>) -> Result<(), LeafProblem> {
-    let attributes = layout.attributes();
-    match role {
-        Role::Payload(field) => match &field.class {
-            FieldClass::Exact(exact) => check_dense(layout, exact.fill.dtype()),
-            FieldClass::Packed(_) => check_dense(layout, DenseType::Uint64),
-            FieldClass::Approximate(digest) => {
-                check_ragged(layout, "float32", &json!([-1, 2]))?;
-                check_weights(attributes, digest)?;
-                check_bindings(attributes, field, digest)
-            }
-        },
-        Role::Locations => {
-            check_ragged(layout, "uint64", &json!([-1]))?;
-            check_record(attributes, "located", &located_record())
-        }
-        Role::Times => {
-            check_ragged(layout, "uint64", &json!([-1]))?;
-            check_record(attributes, "temporal", &temporal_record())
-        }
+    match array_problems(layout, role).into_iter().next() {
+        Some(problem) => Err(problem),
+        None => Ok(()),
     }
+}
+
+/// Every difference between an array's metadata and the declaration.
+pub(super) fn array_problems(layout: &ArrayLayout, role: Role<'_>) -> Vec<LeafProblem> {
+    let attributes = layout.attributes();
+    let checks = match role {
+        Role::Payload(field) => match &field.class {
+            FieldClass::Exact(exact) => vec![check_dense(layout, exact.fill.dtype())],
+            FieldClass::Packed(_) => vec![check_dense(layout, DenseType::Uint64)],
+            FieldClass::Approximate(digest) => vec![
+                check_ragged(layout, "float32", &json!([-1, 2])),
+                check_weights(attributes, digest),
+                check_bindings(attributes, field, digest),
+            ],
+        },
+        Role::Locations => vec![
+            check_ragged(layout, "uint64", &json!([-1])),
+            check_record(attributes, "located", &located_record()),
+        ],
+        Role::Times => vec![
+            check_ragged(layout, "uint64", &json!([-1])),
+            check_record(attributes, "temporal", &temporal_record()),
+        ],
+    };
+    checks.into_iter().filter_map(Result::err).collect()
 }
 
 fn check_dense(layout: &ArrayLayout, declared: DenseType) -> Result<(), LeafProblem> {

@@ -218,6 +218,16 @@ impl Manifest {
     pub(crate) fn pyramid(&self) -> Option<&Value> {
         self.raw.get("pyramid")
     }
+
+    /// The hash of the configuration the store was written with.
+    pub(crate) fn semantic_hash(&self) -> Option<&str> {
+        self.raw.get("semantic_hash")?.as_str()
+    }
+
+    /// Every key, in order.
+    pub(crate) fn document(&self) -> &Map<String, Value> {
+        &self.raw
+    }
 }
 
 fn kind_of(value: &Value) -> &'static str {

@@ -11,6 +11,7 @@ mod leaf_check;
 pub(crate) mod leaf_error;
 pub(crate) mod lease;
 pub(crate) mod manifest;
+pub(crate) mod probe;
 mod ragged_chunk;
 pub(crate) mod records;
 pub(crate) mod retry;
