@@ -13,6 +13,9 @@ const DEFAULTS: &str = include_str!("../config/default.toml");
 /// Folds per core when the number is left to the program.
 const FOLDS_PER_CORE: usize = 2;
 
+/// The most slots a stage can have: more are no bound at all.
+pub(crate) const MAX_SLOTS: usize = tokio::sync::Semaphore::MAX_PERMITS;
+
 /// How a pass works.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -116,9 +119,9 @@ impl Settings {
             |key, text: String| parse_size(&text).ok_or(SettingsError::Size { key, value: text });
         Ok(Self {
             fold_law: pick!(fold_law),
-            max_in_flight: at_least_one("max_in_flight", pick!(max_in_flight))?,
-            max_folds: folds(pick!(max_folds)),
-            max_writers: at_least_one("max_writers", pick!(max_writers))?,
+            max_in_flight: at_least_one("max_in_flight", pick!(max_in_flight))?.min(MAX_SLOTS),
+            max_folds: folds(pick!(max_folds)).min(MAX_SLOTS),
+            max_writers: at_least_one("max_writers", pick!(max_writers))?.min(MAX_SLOTS),
             memory_budget: size("memory_budget", pick!(memory_budget))?,
             read_window: size("read_window", pick!(read_window))?,
             abort_after: at_least_one("abort_after", pick!(abort_after))?,

@@ -28,6 +28,16 @@ struct Shard {
     list: bool,
 }
 
+/// A leaf of the work set whose turn has come.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub leaf: LeafRef,
+    /// Whether its shard's windows could be listed, where that was needed.
+    pub listed: Result<(), StoreError>,
+    /// Leaves that are known to come after it.
+    pub left: u64,
+}
+
 /// Why an operator's choice of shards cannot be followed.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -95,27 +105,30 @@ impl WorkSet {
     /// Leaves known without listing; a shard that is still to be listed counts at
     /// least once.
     pub(crate) fn num_leaves(&self) -> u64 {
-        let leaves = |shard: &Shard| shard.windows.len().max(usize::from(shard.list)) as u64;
-        self.shards.iter().map(leaves).sum()
+        self.shards.iter().map(Shard::num_leaves).sum()
     }
 
     /// The leaves in order. A shard whose windows the records do not tell is listed when
     /// its turn comes; when that fails, the shard comes with the error.
-    pub(crate) fn leaves<'a>(
-        &'a self,
-        root: &'a Root,
-    ) -> impl Stream<Item = (LeafRef, Result<(), StoreError>)> + 'a {
+    pub(crate) fn leaves<'a>(&'a self, root: &'a Root) -> impl Stream<Item = Found> + 'a {
         stream! {
+            let mut left_after_shard = self.num_leaves();
             for shard in &self.shards {
+                left_after_shard -= shard.num_leaves();
                 let mut windows = shard.windows.clone();
                 if shard.list {
                     match windows_at(root, &shard.node).await {
                         Ok(listed) => windows.extend(listed.into_iter().map(Some)),
-                        Err(error) => yield (shard.leaf(None), Err(error)),
+                        Err(error) => {
+                            let left = windows.len() as u64 + left_after_shard;
+                            yield Found { leaf: shard.leaf(None), listed: Err(error), left };
+                        }
                     }
                 }
+                let mut left = windows.len() as u64 + left_after_shard;
                 for window in windows {
-                    yield (shard.leaf(window), Ok(()));
+                    left -= 1;
+                    yield Found { leaf: shard.leaf(window), listed: Ok(()), left };
                 }
             }
         }
@@ -123,6 +136,10 @@ impl WorkSet {
 }
 
 impl Shard {
+    fn num_leaves(&self) -> u64 {
+        self.windows.len().max(usize::from(self.list)) as u64
+    }
+
     fn leaf(&self, window: Option<String>) -> LeafRef {
         LeafRef {
             shard: self.word,
@@ -130,5 +147,61 @@ impl Shard {
             node: self.node.clone(),
             window,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt;
+    use object_store::memory::InMemory;
+
+    use super::*;
+    use crate::store::records::WorkItem;
+
+    /// Shards 11213, whose windows the records name, and 11214, which must be listed.
+    fn work() -> WorkSet {
+        let item = |window: &str| WorkItem {
+            shard: decimal::parse("11213").unwrap(),
+            window: Some(window.to_owned()),
+        };
+        WorkSet::new(&Records {
+            items: vec![item("2019"), item("2020")],
+            needs_window_listing: vec![decimal::parse("11214").unwrap()],
+            ..Records::default()
+        })
+        .unwrap()
+    }
+
+    #[tokio::test]
+    async fn each_leaf_says_how_many_are_known_to_come_after_it() {
+        let root = Root::new(std::sync::Arc::new(InMemory::new()), "memory://");
+        for window in ["2019", "2020", "2021"] {
+            let key = format!("1/1/2/1/4/11214_{window}.zarr/zarr.json");
+            root.put(&key, "{}").await.unwrap();
+        }
+        let work = work();
+        assert_eq!(work.num_leaves(), 3, "a shard to be listed counts once");
+        let left: Vec<u64> = work.leaves(&root).map(|found| found.left).collect().await;
+        assert_eq!(left, [2, 1, 2, 1, 0]);
+    }
+
+    #[tokio::test]
+    async fn a_listed_shard_without_leaves_is_no_leaf() {
+        let root = Root::new(std::sync::Arc::new(InMemory::new()), "memory://");
+        let work = work();
+        let paths: Vec<String> = work
+            .leaves(&root)
+            .map(|found| found.leaf.path())
+            .collect()
+            .await;
+        assert_eq!(paths.len(), 2, "{paths:?}");
+    }
+
+    #[test]
+    fn only_known_shards_can_be_chosen() {
+        let mut work = work();
+        assert!(work.clone().keep_shards(&["333".to_owned()]).is_err());
+        work.keep_shards(&["11214".to_owned()]).unwrap();
+        assert_eq!(work.num_leaves(), 1);
     }
 }

@@ -15,10 +15,11 @@ use common::faults::{FaultStore, Op, Rule};
 use common::library::{in_memory, run, scripted, settings, tree_in};
 use common::many::Many;
 use common::shard::Shard;
-use common::stores::Tree;
+use common::stores::{Tree, tree_of};
 use object_store::GetRange;
 use serde_json::Value;
 use zagg_stream::Ending;
+use zagg_stream::demo::DemoConfig;
 
 /// A count and the most it ever was.
 #[derive(Default)]
@@ -173,6 +174,39 @@ async fn a_tiny_budget_gives_the_same_bytes_and_bounds_what_is_held() {
             block <= peak && peak <= BUDGET + block,
             "{name}: {block} <= {peak} <= {BUDGET} + {block}"
         );
+    }
+}
+
+/// Windows, blocks and budget meet in every way: none of them may wait for the other.
+#[tokio::test]
+async fn every_budget_ends_and_gives_the_same_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = DemoConfig {
+        leaves: 3,
+        cell_order: 10,
+        ..DemoConfig::default()
+    };
+    zagg_stream::demo::write(&config, &dir.path().join("demo")).unwrap();
+    let tree = tree_of(&dir.path().join("demo"));
+    let columns = |mut tree: Tree| {
+        tree.retain(|key, _| key.contains(".pyramid.zarr/") && key.contains("/c/"));
+        tree
+    };
+    let roomy = in_memory(&tree).await;
+    run(roomy.clone(), settings("")).await;
+    let expected = columns(tree_in(&*roomy).await);
+    assert!(!expected.is_empty());
+    for budget in [
+        "1 B", "2 KiB", "16 KiB", "50 KiB", "90 KiB", "200 KiB", "1 MiB", "3 MiB",
+    ] {
+        let store = in_memory(&tree).await;
+        let report = run(
+            store.clone(),
+            settings(&format!("memory_budget = \"{budget}\"")),
+        )
+        .await;
+        assert_eq!(report.outcome, Ending::Done, "{budget}: {report:?}");
+        assert_eq!(columns(tree_in(&*store).await), expected, "{budget}");
     }
 }
 

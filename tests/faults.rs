@@ -357,3 +357,25 @@ async fn the_events_of_a_pass_end_with_it() {
         report.counts.written
     );
 }
+
+#[tokio::test]
+async fn a_leaf_whose_root_document_cannot_be_parsed_is_not_taken_for_absent() {
+    for broken in [
+        "",
+        "{\"attributes\": {\"morton_hive",
+        "{\"attributes\": {\"x\": NaN}}",
+    ] {
+        let case = Case::load("plain");
+        let mut tree = case.declared(Law::Boundary);
+        let leaf = case.leaves()[0].clone();
+        tree.insert(format!("{leaf}/zarr.json"), broken.into());
+        let report = run(in_memory(&tree).await, settings("")).await;
+        assert_eq!(
+            (report.counts.empty, report.counts.failed),
+            (0, 1),
+            "{broken}"
+        );
+        let failed = &report.failed_leaves[0];
+        assert_eq!((&failed.leaf, failed.kind), (&leaf, FaultKind::CorruptLeaf));
+    }
+}

@@ -356,3 +356,21 @@ async fn an_array_of_zarr_v2_is_refused_by_array() {
     let failed = leaf.refused("a group of v2").await;
     assert!(failed.error.contains(".zgroup"), "{}", failed.error);
 }
+
+#[tokio::test]
+async fn an_unknown_member_that_must_be_understood_is_refused() {
+    for (member, refused) in [
+        (json!({"must_understand": true}), true),
+        (json!("x"), true),
+        (json!({"must_understand": false}), false),
+    ] {
+        let mut leaf = ChangedLeaf::of("plain");
+        leaf.edit_metadata("count", |document| document["novel"] = member.clone());
+        if refused {
+            let failed = leaf.refused("an unknown member").await;
+            assert!(failed.error.contains("`novel`"), "{}", failed.error);
+        } else {
+            leaf.same("a member to be passed over").await;
+        }
+    }
+}

@@ -61,25 +61,29 @@ async fn discover(
 ) {
     let places = Arc::new(Semaphore::new(pass.settings.max_in_flight));
     let mut leaves = pin!(work.leaves(&pass.root));
-    let mut admitted = 0;
+    let mut left = work.num_leaves();
     while let Some(place) = free_place(&pass, &places).await {
-        let Some((leaf, listed)) = leaves.next().await else {
+        let Some(found) = leaves.next().await else {
+            left = 0;
             break;
         };
         if supervisor.send(Admit).await.is_err() {
             break;
         }
-        admitted += 1;
-        let ticket = LeafTicket::new(leaf, supervisor.clone(), place);
-        match listed {
+        left = found.left;
+        let ticket = LeafTicket::new(found.leaf, supervisor.clone(), place);
+        match found.listed {
             // A reader that is gone drops the ticket, which reports the leaf.
             Ok(()) => drop(reader.send(FoundLeaf { ticket }).await),
             Err(error) => ticket.finish(LeafOutcome::failed(error)),
         }
     }
-    let not_attempted = work.num_leaves().saturating_sub(admitted);
     // A supervisor that is gone counts no more.
-    let _ = supervisor.send(WorkListed { not_attempted }).await;
+    let _ = supervisor
+        .send(WorkListed {
+            not_attempted: left,
+        })
+        .await;
 }
 
 /// The next place in flight; `None` when the pass is stopping.

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use actix::{Actor, Addr, AtomicResponse, Context, Handler};
+use futures::TryFutureExt;
 use futures::future::try_join;
 use tokio::sync::Semaphore;
 
@@ -66,10 +67,11 @@ async fn read(
     pass: &Pass,
     leaf: &LeafRef,
 ) -> Result<Option<(Stamp, Option<ColumnRoot>)>, LeafFault> {
-    let stamp = Stamp::read_leaf(&pass.root, leaf);
+    let stamp = Stamp::read_leaf(&pass.root, leaf).map_err(LeafFault::from);
     if pass.settings.force {
         return Ok(stamp.await?.map(|stamp| (stamp, None)));
     }
-    let (stamp, column) = try_join(stamp, ColumnRoot::read(&pass.root, leaf)).await?;
+    let column = ColumnRoot::read(&pass.root, leaf).map_err(LeafFault::from);
+    let (stamp, column) = try_join(stamp, column).await?;
     Ok(stamp.map(|stamp| (stamp, column)))
 }

@@ -13,15 +13,20 @@ use crate::store::{LeaseRecord, Manifest, Root};
 use crate::time::{Clock, SystemClock};
 
 pub(super) async fn run(command: LeaseCommand) -> ExitCode {
-    let outcome = match command {
-        LeaseCommand::Show(args) => show(args).await,
-        LeaseCommand::Release(args) => release(args).await,
+    let (name, json, outcome) = match command {
+        LeaseCommand::Show(args) => ("lease show", args.json, show(args).await),
+        LeaseCommand::Release(args) => ("lease release", args.lease.json, release(args).await),
     };
     match outcome {
         Ok(code) => code,
         Err(error) => {
+            let code = error.ending().exit_code();
+            if json {
+                let document = json!({"exit_code": code, "error": error.to_string()});
+                output::print_json(name, &document);
+            }
             output::complain(&error.to_string());
-            ExitCode::from(error.ending().exit_code())
+            ExitCode::from(code)
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::kernels::words::decimal;
 use crate::messages::Reason;
 use crate::report::{Ending, Report};
-use crate::settings::Settings;
+use crate::settings::{MAX_SLOTS, Settings};
 use crate::store::Root;
 use crate::upgrade::{Stop, Upgrade};
 
@@ -106,7 +106,9 @@ pub(super) fn settings(args: &PassArgs) -> Result<Settings, String> {
         settings.memory_budget = budget;
     }
     if let Some(in_flight) = args.max_in_flight {
-        settings.max_in_flight = in_flight as usize;
+        settings.max_in_flight = usize::try_from(in_flight)
+            .unwrap_or(MAX_SLOTS)
+            .min(MAX_SLOTS);
     }
     for shard in &args.shards {
         decimal::parse(shard).map_err(|error| format!("--shards `{shard}`: {error}"))?;

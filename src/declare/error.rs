@@ -4,7 +4,7 @@ use crate::error::FaultKind;
 use crate::kernels::words::WordError;
 use crate::pyramid::{ConfigError, DeclarationError, ScheduleError};
 use crate::report::Ending;
-use crate::store::{LeaseError, ManifestError, RecordError, RootError, StoreError};
+use crate::store::{LeafError, LeaseError, ManifestError, RecordError, RootError, StoreError};
 
 /// Why a declaration is refused, or could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +49,9 @@ pub enum DeclareError {
         /// Every difference.
         drifts: Vec<String>,
     },
+    /// The first leaf cannot be read.
+    #[error(transparent)]
+    Leaf(#[from] LeafError),
     /// A key that must not change did, between two looks.
     #[error(
         "the manifest's `{key}` was changed meanwhile from {before} to {after}; find out by whom, then declare again"
@@ -92,6 +95,7 @@ impl DeclareError {
             Self::Records(error) => error.kind(),
             Self::Lease(error) => error.kind(),
             Self::Store(error) => error.kind(),
+            Self::Leaf(error) => error.kind(),
             Self::Words(_) => FaultKind::Bug,
             _ => FaultKind::Declaration,
         }

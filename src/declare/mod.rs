@@ -303,10 +303,10 @@ fn check_frozen(
 
 async fn first_committed(root: &Root, work: &WorkSet) -> Result<Option<LeafRef>, DeclareError> {
     let mut leaves = pin!(work.leaves(root));
-    while let Some((leaf, listed)) = leaves.next().await {
-        listed?;
-        if Stamp::read_leaf(root, &leaf).await?.is_some() {
-            return Ok(Some(leaf));
+    while let Some(found) = leaves.next().await {
+        found.listed?;
+        if Stamp::read_leaf(root, &found.leaf).await?.is_some() {
+            return Ok(Some(found.leaf));
         }
     }
     Ok(None)

@@ -3,9 +3,12 @@
 //! In: the manifest. Out: [`Declaration`], or the refusal an operator can act on.
 //! `format.md` section 5.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::pyramid::field::{Field, FieldClass};
+use crate::store::template::MORTON;
 
 /// The specification this program writes.
 const PYRAMID_SPEC: &str = "zagg-pyramid/2";
@@ -233,8 +236,38 @@ fn fields(block: &Value) -> Result<Vec<Field>, DeclarationError> {
     if fields.is_empty() {
         return Err(DeclarationError::NoComposableField);
     }
+    check_names(&fields)?;
     check_weighing_digests(&fields)?;
     Ok(fields)
+}
+
+/// The arrays of a group must have names that are one path component, and each its own.
+fn check_names(fields: &[Field]) -> Result<(), DeclarationError> {
+    let refused = |field: &Field, problem: String| DeclarationError::Field {
+        field: field.name.clone(),
+        problem,
+    };
+    let mut taken = BTreeSet::from([MORTON.to_owned()]);
+    for field in fields {
+        let name = field.name.as_str();
+        if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\']) {
+            return Err(refused(field, "is no name of an array".to_owned()));
+        }
+        let (located, temporal) = field.channels();
+        let companions = [
+            located.then(|| field.locations_name()),
+            temporal.then(|| field.times_name()),
+        ];
+        for array in std::iter::once(field.name.clone()).chain(companions.into_iter().flatten()) {
+            if !taken.insert(array.clone()) {
+                return Err(refused(
+                    field,
+                    format!("needs the array `{array}`, which another has"),
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A packed field folds by the weights of a digest, which must be there and count.
@@ -326,6 +359,24 @@ mod tests {
                 .to_string()
                 .contains("no pyramid")
         );
+    }
+
+    #[test]
+    fn arrays_need_names_of_their_own() {
+        let leaf = json!([{"node": 4, "cells": [5]}]);
+        let digest = json!({"class": "approximate", "location": "leaf_id"});
+        for (name, problem) in [
+            ("morton", "another has"),
+            ("a/b", "no name"),
+            ("..", "no name"),
+            ("", "no name"),
+            ("d_locations", "another has"),
+        ] {
+            let mut fields = json!({"d": digest});
+            fields[name] = count()["count"].clone();
+            let text = refusal(block(leaf.clone(), fields));
+            assert!(text.contains(problem), "{name}: {text}");
+        }
     }
 
     #[test]

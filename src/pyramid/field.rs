@@ -198,16 +198,15 @@ impl Approximate {
             _ => {}
         }
         let delta = map.get("delta").cloned().unwrap_or(Value::Null);
-        let budget = match map.get("overview_delta") {
-            Some(declared) if !declared.is_null() => positive(declared, "overview_delta")?,
-            _ if delta.is_null() => MAX_FOLD_BUDGET,
-            _ => positive(&delta, "delta")?.min(MAX_FOLD_BUDGET),
+        // A delta of 0 says as little as none.
+        let unset = |value: &&Value| value.is_null() || value.as_f64() == Some(0.0);
+        let declared = |key| map.get(key).filter(|value| !unset(value));
+        let overview_delta = match (declared("overview_delta"), declared("delta")) {
+            (Some(declared), _) => declared.clone(),
+            (None, Some(delta)) if positive(delta, "delta")? <= MAX_FOLD_BUDGET => delta.clone(),
+            (None, _) => json!(MAX_FOLD_BUDGET as u64),
         };
-        let overview_delta = match map.get("overview_delta") {
-            Some(declared) if !declared.is_null() => declared.clone(),
-            _ if budget.fract() == 0.0 => json!(budget as u64),
-            _ => json!(budget),
-        };
+        let budget = positive(&overview_delta, "overview_delta")?;
         Ok(Self {
             budget,
             located: map.get("location").is_some_and(|value| !value.is_null()),
@@ -278,6 +277,7 @@ mod tests {
         assert_eq!(budget(json!({"class": class, "delta": 600})), 512.0);
         assert_eq!(budget(json!({"class": class, "delta": 100})), 100.0);
         assert_eq!(budget(json!({"class": class})), 512.0);
+        assert_eq!(budget(json!({"class": class, "delta": 0})), 512.0);
         assert_eq!(
             budget(json!({"class": class, "delta": 100, "overview_delta": 900})),
             900.0

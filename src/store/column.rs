@@ -13,7 +13,7 @@ use crate::messages::LeafRef;
 use crate::store::array::ArrayTemplate;
 use crate::store::stamp::{Stamp, column_root_document, group_document};
 use crate::store::template::{ColumnTemplate, GroupTemplate};
-use crate::store::{Held, METADATA, Root, StoreError, hash, json};
+use crate::store::{Held, LeaseError, METADATA, Root, hash, json};
 
 /// Objects of one column written at once.
 const WRITES_AT_ONCE: usize = 16;
@@ -113,17 +113,15 @@ impl EncodedColumn {
         now: impl Fn() -> String,
     ) -> Result<(), LeafFault> {
         let column = leaf.column_path();
-        held.ensure_fresh()?;
-        clear(root, leaf).await?;
+        clear(root, leaf, held).await?;
         let put_root = |document: Value| {
             let key = format!("{column}/{METADATA}");
             let bytes = json::python_pretty(&document, json::ZARR_INDENT);
             async move { held.put(root, &key, bytes).await }
         };
         put_root(column_root_document(None, None)).await?;
-        put_all(root, &column, &self.documents).await?;
-        held.ensure_fresh()?;
-        put_all(root, &column, &self.chunks).await?;
+        put_all(root, &column, &self.documents, held).await?;
+        put_all(root, &column, &self.chunks, held).await?;
         let node = &leaf.id;
         let record = template.column_record(node, leaf.window_label(), &now());
         put_root(column_root_document(Some(&record), None)).await?;
@@ -131,16 +129,23 @@ impl EncodedColumn {
         let written_at = now();
         let stamp = leaf_stamp.of_column(template, leaf, self.cells_with_data, hashes, &written_at);
         put_root(column_root_document(Some(&record), Some(&stamp))).await?;
-        self.write_sidecar(root, leaf, leaf_stamp, &written_at)
+        self.write_sidecar(root, leaf, leaf_stamp, held, &written_at)
             .await;
         Ok(())
     }
 
     /// The sidecar is a cache: a column without it is complete.
-    async fn write_sidecar(&self, root: &Root, leaf: &LeafRef, stamp: &Stamp, timestamp: &str) {
+    async fn write_sidecar(
+        &self,
+        root: &Root,
+        leaf: &LeafRef,
+        stamp: &Stamp,
+        held: &Held,
+        timestamp: &str,
+    ) {
         let record = self.sidecar(leaf, stamp, timestamp);
         let key = leaf.sidecar_path();
-        if let Err(error) = root.put(&key, json::python_compact(&record)).await {
+        if let Err(error) = held.put(root, &key, json::python_compact(&record)).await {
             tracing::warn!(leaf = %leaf, %error, "column sidecar not written, the column is complete");
         }
     }
@@ -183,27 +188,39 @@ impl EncodedColumn {
 
 /// Deletes whatever an earlier declaration or an interrupted pass left of the column.
 /// The root document goes first, so that no reader takes the rest for complete.
-async fn clear(root: &Root, leaf: &LeafRef) -> Result<(), StoreError> {
+async fn clear(root: &Root, leaf: &LeafRef, held: &Held) -> Result<(), LeafFault> {
     let column = leaf.column_path();
     let keys = root.list_keys(&column).await?;
     let root_document = format!("{column}/{METADATA}");
     if keys.contains(&root_document) {
+        held.ensure_fresh()?;
         root.delete(&root_document).await?;
     }
+    held.ensure_fresh()?;
     root.delete(&leaf.sidecar_path()).await?;
-    let rest = keys
+    let rest: Vec<String> = keys
         .into_iter()
         .filter(|key| *key != root_document)
         .collect();
-    root.delete_all(rest).await
+    // In small parts, because a pass that was stopped in between may no longer delete.
+    for keys in rest.chunks(WRITES_AT_ONCE) {
+        held.ensure_fresh()?;
+        root.delete_all(keys.to_vec()).await?;
+    }
+    Ok(())
 }
 
-async fn put_all(root: &Root, column: &str, objects: &[(String, Bytes)]) -> Result<(), StoreError> {
+async fn put_all(
+    root: &Root,
+    column: &str,
+    objects: &[(String, Bytes)],
+    held: &Held,
+) -> Result<(), LeaseError> {
     let puts: Vec<_> = objects
         .iter()
         .map(|(key, bytes)| {
             let key = format!("{column}/{key}");
-            async move { root.put(&key, bytes.clone()).await }
+            async move { held.put(root, &key, bytes.clone()).await }
         })
         .collect();
     stream::iter(puts)

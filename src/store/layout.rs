@@ -111,6 +111,13 @@ impl ArrayLayout {
                 expected: n_cells,
             });
         }
+        if let Some(name) = metadata
+            .additional_fields
+            .iter()
+            .find_map(|(name, field)| field.must_understand().then_some(name))
+        {
+            return Err(LeafProblem::Layout(format!("an unknown member `{name}`")));
+        }
         let codecs = metadata.codecs.clone();
         let element = element_type(metadata.data_type.name())?;
         let array = Array::new_with_metadata(Arc::new(()), "/", ArrayMetadata::V3(metadata))

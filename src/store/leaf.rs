@@ -20,7 +20,7 @@ use crate::store::leaf_check::{Role, check_array};
 use crate::store::leaf_error::{LeafError, LeafProblem};
 use crate::store::root::present;
 use crate::store::template::{ColumnTemplate, MORTON};
-use crate::store::{METADATA, Root, json};
+use crate::store::{METADATA, Root, json, windows};
 
 /// Fewest cells of a slab: float sums are exact over aligned runs of this many.
 const MIN_SLAB_CELLS: u64 = 256;
@@ -119,7 +119,7 @@ impl OpenLeaf {
     }
 
     /// Cuts the leaf into windows of about `target_bytes` encoded bytes, each a whole
-    /// number of slabs.
+    /// number of slabs, see [`windows::cut`].
     pub(crate) fn windows(&self, target_bytes: u64) -> Vec<Range<u64>> {
         let n_cells = self.template.plan.leaf_cells();
         let n_slabs = n_cells.div_ceil(self.slab_cells);
@@ -131,17 +131,12 @@ impl OpenLeaf {
                 .map_or(0, |range| range.end - range.start);
             slab_bytes[(tile.cells.start / self.slab_cells) as usize] += size;
         }
-        let mut windows = Vec::new();
-        let (mut start, mut bytes) = (0, 0);
-        for (slab, size) in (0u64..).zip(slab_bytes) {
-            if bytes > 0 && bytes + size > target_bytes {
-                windows.push(start..slab * self.slab_cells);
-                (start, bytes) = (slab * self.slab_cells, 0);
-            }
-            bytes += size;
-        }
-        windows.push(start..n_cells);
-        windows
+        let slabs_per_block = (self.template.plan.block_cells() / self.slab_cells).max(1);
+        let cells = |slab: usize| (slab as u64 * self.slab_cells).min(n_cells);
+        windows::cut(&slab_bytes, slabs_per_block as usize, target_bytes)
+            .into_iter()
+            .map(|slabs| cells(slabs.start)..cells(slabs.end))
+            .collect()
     }
 
     /// Encoded bytes of a window, from the shard indexes; objects that are one chunk

@@ -19,6 +19,7 @@ pub(crate) mod root;
 pub(crate) mod stamp;
 pub(crate) mod status;
 pub(crate) mod template;
+mod windows;
 
 pub(crate) use lease::{Held, LeaseRecord};
 pub(crate) use manifest::Manifest;

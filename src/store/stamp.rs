@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::messages::LeafRef;
+use crate::store::leaf_error::{LeafError, LeafProblem};
 use crate::store::template::ColumnTemplate;
 use crate::store::{METADATA, Root, StoreError, json};
 use crate::time::parse_iso;
@@ -31,10 +32,19 @@ impl Stamp {
     /// finished, which is debris and not a leaf.
     ///
     /// # Errors
-    /// Failed requests.
-    pub(crate) async fn read_leaf(root: &Root, leaf: &LeafRef) -> Result<Option<Self>, StoreError> {
-        let document = read_document(root, &leaf.path()).await?;
-        Ok(document.as_ref().and_then(Self::of))
+    /// Failed requests, and a root document that cannot be read: it may well be a
+    /// committed leaf's.
+    pub(crate) async fn read_leaf(root: &Root, leaf: &LeafRef) -> Result<Option<Self>, LeafError> {
+        let path = leaf.path();
+        let failed = |problem| LeafError::of_leaf(&path, problem);
+        let bytes = root
+            .get_if_present(&format!("{path}/{METADATA}"))
+            .await
+            .map_err(|error| failed(LeafProblem::Store(error)))?;
+        let Some(bytes) = bytes else { return Ok(None) };
+        let document = json::parse(&bytes)
+            .map_err(|error| failed(LeafProblem::Metadata(error.to_string())))?;
+        Ok(Self::of(&document))
     }
 
     /// Number of granules, as recorded.
@@ -96,12 +106,15 @@ pub(crate) struct ColumnRoot {
 }
 
 impl ColumnRoot {
-    /// Reads the root document of a leaf's column; `None` when there is none.
+    /// Reads the root document of a leaf's column; `None` when there is none, or none that
+    /// is JSON: such a column has no stamp and is written anew.
     ///
     /// # Errors
     /// Failed requests.
     pub(crate) async fn read(root: &Root, leaf: &LeafRef) -> Result<Option<Self>, StoreError> {
-        let document = read_document(root, &leaf.column_path()).await?;
+        let key = format!("{}/{METADATA}", leaf.column_path());
+        let bytes = root.get_if_present(&key).await?;
+        let document = bytes.and_then(|bytes| json::parse(&bytes).ok());
         Ok(document.map(|document| Self { document }))
     }
 
@@ -110,12 +123,6 @@ impl ColumnRoot {
         let record = self.document.get("attributes")?.get(COLUMN)?;
         Some((record, Stamp::of(&self.document)?))
     }
-}
-
-/// A document that is not JSON carries no stamp, so it counts as none.
-async fn read_document(root: &Root, node: &str) -> Result<Option<Value>, StoreError> {
-    let bytes = root.get_if_present(&format!("{node}/{METADATA}")).await?;
-    Ok(bytes.and_then(|bytes| json::parse(&bytes).ok()))
 }
 
 /// Root document of a column in the three states it is written in: bare, with its

@@ -33,10 +33,12 @@ pub(crate) enum Replaced {
 }
 
 impl Root {
-    /// Writes the object at `key`, over whatever is there.
+    /// Writes the object at `key`, over whatever is there. Outside of tests every write is
+    /// conditional or made under a lease.
     ///
     /// # Errors
     /// Any failure; on a read-only root without a request.
+    #[cfg(test)]
     pub(crate) async fn put(&self, key: &str, bytes: impl Into<Bytes>) -> Result<(), StoreError> {
         self.put_while(key, bytes, || true).await.map(|_| ())
     }
