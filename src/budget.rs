@@ -4,7 +4,8 @@
 //! holds is tagged with the block of cells it belongs to, because rows stay resident
 //! until their block is folded. When nothing fits, one leaf at a time may overdraw,
 //! and only for one block: so the folds never wait for each other in a circle, and
-//! the bytes in flight never exceed the budget plus one leaf's block.
+//! the bytes in flight never exceed the budget plus one leaf's block and what it has
+//! read ahead.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -108,15 +109,17 @@ impl MemoryBudget {
 }
 
 impl Share {
-    /// Holds `bytes` more for `block`, waiting until they fit. Blocks only ascend.
+    /// Holds `bytes` more for `block`, waiting until they fit.
     pub(crate) async fn grow(&self, block: u64, bytes: u64) {
         loop {
             // Registered before the test, so that bytes freed in between wake us.
             let freed = self.budget.shared.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
-            let only_this_block = self.held().keys().all(|held| *held == block);
-            if self.budget.try_take(self.id, bytes, only_this_block) {
+            // What is held for later blocks is read ahead; what is held for earlier ones will be
+            // given back, and is worth waiting for.
+            let none_before = self.held().keys().all(|held| *held >= block);
+            if self.budget.try_take(self.id, bytes, none_before) {
                 *self.held().entry(block).or_default() += bytes;
                 return;
             }
@@ -179,6 +182,18 @@ mod tests {
         share.release_through(0);
         share.grow(1, 150).await;
         assert_eq!(budget.peak(), 150);
+    }
+
+    #[tokio::test]
+    async fn what_is_read_ahead_does_not_keep_a_block_from_overdrawing() {
+        let budget = MemoryBudget::new(100);
+        let share = budget.share();
+        share.grow(3, 20).await;
+        share.grow(0, 150).await;
+        assert!(waits(share.grow(1, 90)).await, "block 0 is still held");
+        share.release_through(0);
+        share.grow(1, 90).await;
+        assert_eq!(budget.peak(), 170);
     }
 
     #[tokio::test]

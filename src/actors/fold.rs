@@ -27,12 +27,11 @@ use crate::store::template::ColumnTemplate;
 /// measured at ten to twelve bytes for each byte decoded.
 const RESIDENT_PER_DECODED_BYTE: u64 = 12;
 
-/// Bytes of budget for each encoded byte of a window of several blocks: with frames that
-/// decode to five times their size, such a window fits the budget by itself and is no
-/// reason to overdraw it. A window that is one block may be as large as the block.
+/// A window of several blocks is at most this part of the budget, encoded. It is what a
+/// fold may hold beside the block it works on.
 const BUDGET_PER_WINDOW_BYTE: u64 = 64;
 
-/// Windows fetched and not yet taken by the fold thread.
+/// Parts of windows paid for and not yet taken by the fold thread.
 const WINDOWS_AHEAD: usize = 1;
 
 pub(crate) struct FoldActor {
@@ -157,18 +156,25 @@ async fn read_windows(
     let settings = &pass.settings;
     let target = settings.memory_budget / BUDGET_PER_WINDOW_BYTE;
     for cells in leaf.windows(settings.read_window.min(target)) {
-        let window = tokio::select! {
-            window = read_window(pass, leaf, share, cells, read) => window?,
-            () = sender.closed() => break,
+        let read_and_pass_on = async {
+            let window = read_window(pass, leaf, share, cells, read).await?;
+            for part in leaf.by_block(window) {
+                let resident = part.decoded_bytes() * RESIDENT_PER_DECODED_BYTE;
+                share.grow(block_of(pass, &part.cells), resident).await;
+                // A fold that takes no more closes the channel, which ends this below.
+                let _ = sender.send(part).await;
+            }
+            Ok::<_, LeafError>(())
         };
-        if sender.send(window).await.is_err() {
-            break;
+        tokio::select! {
+            done = read_and_pass_on => done?,
+            () = sender.closed() => break,
         }
     }
     Ok(())
 }
 
-/// Reads one window, with its share of the budget taken before each step that needs it.
+/// Reads one window, once its share of the budget is taken.
 async fn read_window(
     pass: &Pass,
     leaf: &OpenLeaf,
@@ -176,14 +182,17 @@ async fn read_window(
     cells: Range<u64>,
     read: &mut Duration,
 ) -> Result<Window, LeafError> {
-    let block = (cells.end - 1) / pass.template.plan.block_cells();
-    share.grow(block, leaf.indexed_bytes(&cells)).await;
+    let encoded = leaf.indexed_bytes(&cells);
+    share.grow(block_of(pass, &cells), encoded).await;
     let asked = Instant::now();
     let window = leaf.fetch(&pass.root, cells).await?;
     *read += asked.elapsed();
-    let resident = window.decoded_bytes() * RESIDENT_PER_DECODED_BYTE;
-    share.grow(block, resident).await;
     Ok(window)
+}
+
+/// The last block that cells lie in, with which they are folded.
+fn block_of(pass: &Pass, cells: &Range<u64>) -> u64 {
+    (cells.end - 1) / pass.template.plan.block_cells()
 }
 
 /// The fold thread: decodes, folds, encodes, and says how long each took.

@@ -69,6 +69,22 @@ impl Window {
         self.tiles().map(|(_, bytes)| decoded_size(bytes)).sum()
     }
 
+    /// Takes off the cells from `border` on, which is no cell within a tile.
+    fn split_off(&mut self, border: u64) -> Self {
+        let after = self.fields.iter_mut().map(|arrays| {
+            arrays.each_mut().map(|tiles| {
+                let at = tiles.partition_point(|(tile, _)| tile.cells.start < border);
+                tiles.split_off(at)
+            })
+        });
+        let after = Self {
+            fields: after.collect(),
+            cells: border..self.cells.end,
+        };
+        self.cells.end = border;
+        after
+    }
+
     fn tiles(&self) -> impl Iterator<Item = &(Tile, Bytes)> {
         self.fields.iter().flatten().flatten()
     }
@@ -199,6 +215,22 @@ impl OpenLeaf {
             fetched.extend(tiles.iter().cloned().zip(bodies));
         }
         Ok(fetched)
+    }
+
+    /// Cuts a fetched window where blocks end, so that each part can be paid for by itself.
+    pub(crate) fn by_block(&self, window: Window) -> Vec<Window> {
+        let unit = self.template.plan.block_cells().max(self.slab_cells);
+        let mut parts = Vec::new();
+        let mut rest = window;
+        loop {
+            let border = (rest.cells.start / unit + 1) * unit;
+            if border >= rest.cells.end {
+                parts.push(rest);
+                return parts;
+            }
+            let after = rest.split_off(border);
+            parts.push(std::mem::replace(&mut rest, after));
+        }
     }
 
     /// Decodes a window slab by slab, in cell order.
