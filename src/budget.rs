@@ -4,8 +4,7 @@
 //! holds is tagged with the block of cells it belongs to, because rows stay resident
 //! until their block is folded. When nothing fits, one leaf at a time may overdraw,
 //! and only for one block: so the folds never wait for each other in a circle, and
-//! the bytes in flight never exceed the budget plus one leaf's block and what it has
-//! read ahead.
+//! the bytes in flight never exceed the budget plus one leaf's block.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -109,8 +108,19 @@ impl MemoryBudget {
 }
 
 impl Share {
-    /// Holds `bytes` more for `block`, waiting until they fit.
+    /// Holds `bytes` more for `block`, waiting until they fit, or until this share may
+    /// overdraw for that block.
     pub(crate) async fn grow(&self, block: u64, bytes: u64) {
+        self.grow_or_wait(block, bytes, true).await;
+    }
+
+    /// Holds `bytes` read ahead of several blocks, of which `last_block` is the last,
+    /// waiting until they fit. Whoever waits here holds only what is being folded.
+    pub(crate) async fn read_ahead(&self, last_block: u64, bytes: u64) {
+        self.grow_or_wait(last_block, bytes, false).await;
+    }
+
+    async fn grow_or_wait(&self, block: u64, bytes: u64, may_overdraw: bool) {
         loop {
             // Registered before the test, so that bytes freed in between wake us.
             let freed = self.budget.shared.freed.notified();
@@ -119,7 +129,10 @@ impl Share {
             // What is held for later blocks is read ahead; what is held for earlier ones will be
             // given back, and is worth waiting for.
             let none_before = self.held().keys().all(|held| *held >= block);
-            if self.budget.try_take(self.id, bytes, none_before) {
+            if self
+                .budget
+                .try_take(self.id, bytes, may_overdraw && none_before)
+            {
                 *self.held().entry(block).or_default() += bytes;
                 return;
             }
@@ -194,6 +207,17 @@ mod tests {
         share.release_through(0);
         share.grow(1, 90).await;
         assert_eq!(budget.peak(), 170);
+    }
+
+    #[tokio::test]
+    async fn what_is_read_ahead_of_several_blocks_never_overdraws() {
+        let budget = MemoryBudget::new(100);
+        let (first, second) = (budget.share(), budget.share());
+        first.grow(0, 95).await;
+        assert!(waits(second.read_ahead(3, 10)).await);
+        first.release_through(0);
+        second.read_ahead(3, 10).await;
+        assert_eq!(budget.peak(), 95);
     }
 
     #[tokio::test]

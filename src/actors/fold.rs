@@ -183,7 +183,12 @@ async fn read_window(
     read: &mut Duration,
 ) -> Result<Window, LeafError> {
     let encoded = leaf.indexed_bytes(&cells);
-    share.grow(block_of(pass, &cells), encoded).await;
+    let last_block = block_of(pass, &cells);
+    if leaf.is_one_block(&cells) {
+        share.grow(last_block, encoded).await;
+    } else {
+        share.read_ahead(last_block, encoded).await;
+    }
     let asked = Instant::now();
     let window = leaf.fetch(&pass.root, cells).await?;
     *read += asked.elapsed();

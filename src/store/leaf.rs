@@ -218,9 +218,18 @@ impl OpenLeaf {
         Ok(fetched)
     }
 
+    /// Whether a window lies within one block, or within one slab that spans several.
+    pub(crate) fn is_one_block(&self, cells: &Range<u64>) -> bool {
+        cells.start / self.unit_cells() == (cells.end - 1) / self.unit_cells()
+    }
+
+    fn unit_cells(&self) -> u64 {
+        self.template.plan.block_cells().max(self.slab_cells)
+    }
+
     /// Cuts a fetched window where blocks end, so that each part can be paid for by itself.
     pub(crate) fn by_block(&self, window: Window) -> Vec<Window> {
-        let unit = self.template.plan.block_cells().max(self.slab_cells);
+        let unit = self.unit_cells();
         let mut parts = Vec::new();
         let mut rest = window;
         loop {
