@@ -24,7 +24,8 @@ use crate::store::template::ColumnTemplate;
 
 /// A byte of decoded digests becomes a byte of rows. Resident beside the decoded bytes
 /// are the runs of all levels and their merges, and the sums of the cell being compressed:
-/// measured at ten to twelve bytes for each byte decoded.
+/// reckoned from the kernel's buffers, ten to twelve bytes for each byte decoded, and
+/// rather too much than too little.
 const RESIDENT_PER_DECODED_BYTE: u64 = 12;
 
 /// A window of several blocks is at most this part of the budget, encoded. It is what a
