@@ -18,7 +18,8 @@ use crate::kernels::column::ColumnFold;
 use crate::messages::{FoldJob, FoldedColumn, Hold, LeafOutcome, LeafRef};
 use crate::report::StageSeconds;
 use crate::store::column::EncodedColumn;
-use crate::store::leaf::{OpenLeaf, Window};
+use crate::store::group::Window;
+use crate::store::leaf::OpenLeaf;
 use crate::store::leaf_error::{LeafError, LeafProblem};
 use crate::store::template::ColumnTemplate;
 
@@ -228,7 +229,7 @@ fn fold_windows(
     let mut clock = Instant::now();
     let folded = fold.finish().map_err(failed)?;
     stages.fold += lap(&mut clock);
-    let column = EncodedColumn::encode(template, &leaf.leaf, &leaf.group_attributes, &folded)?;
+    let column = EncodedColumn::encode(template, &leaf.leaf, leaf.group_attributes(), &folded)?;
     stages.encode += lap(&mut clock);
     Ok((column, stages))
 }

@@ -1,8 +1,6 @@
-//! A column artifact: encoding its arrays, and writing it so that a stamp is never
-//! true before everything under it is. `format.md` section 7.
+//! The column of a leaf: encoding its arrays, and writing it. `format.md` section 7.
 
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
 
 use crate::error::LeafFault;
@@ -11,12 +9,10 @@ use crate::kernels::column::FoldedLeaf;
 use crate::kernels::words::morton;
 use crate::messages::LeafRef;
 use crate::store::array::ArrayTemplate;
-use crate::store::stamp::{Stamp, column_root_document, group_document};
+use crate::store::artifact::{Artifact, ArtifactWriter, Sidecar};
+use crate::store::stamp::{NewStamp, Stamp, group_document};
 use crate::store::template::{ColumnTemplate, GroupTemplate};
-use crate::store::{Held, LeaseError, METADATA, Root, hash, json};
-
-/// Objects of one column written at once.
-const WRITES_AT_ONCE: usize = 16;
+use crate::store::{Held, METADATA, Root, hash, json};
 
 /// A column, ready to be written.
 #[derive(Debug)]
@@ -112,121 +108,35 @@ impl EncodedColumn {
         held: &Held,
         now: impl Fn() -> String,
     ) -> Result<(), LeafFault> {
-        let column = leaf.column_path();
-        clear(root, leaf, held).await?;
-        let put_root = |document: Value| {
-            let key = format!("{column}/{METADATA}");
-            let bytes = json::python_pretty(&document, json::ZARR_INDENT);
-            async move { held.put(root, &key, bytes).await }
+        let artifact = Artifact::column_of(leaf);
+        let writer = ArtifactWriter {
+            root,
+            held,
+            artifact: &artifact,
         };
-        put_root(column_root_document(None, None)).await?;
-        put_all(root, &column, &self.documents, held).await?;
-        put_all(root, &column, &self.chunks, held).await?;
-        let node = &leaf.id;
-        let record = template.column_record(node, leaf.window_label(), &now());
-        put_root(column_root_document(Some(&record), None)).await?;
-        let hashes = template.stamps_hashes().then_some(&self.content_hashes);
+        writer.begin().await?;
+        writer.put_all(&self.documents).await?;
+        writer.put_all(&self.chunks).await?;
+        let record = template.column_record(&leaf.id, leaf.window_label(), &now());
         let written_at = now();
-        let stamp = leaf_stamp.of_column(template, leaf, self.cells_with_data, hashes, &written_at);
-        put_root(column_root_document(Some(&record), Some(&stamp))).await?;
-        self.write_sidecar(root, leaf, leaf_stamp, held, &written_at)
-            .await;
-        Ok(())
+        let stamp = NewStamp {
+            spec: template.stamp_spec(),
+            cells_with_data: self.cells_with_data,
+            granule_count: leaf_stamp.granule_count(),
+            content_hashes: template.stamps_hashes().then_some(&self.content_hashes),
+            written_at: &written_at,
+            window: template.windowed.then(|| leaf.window_label()),
+            time_range: leaf_stamp.time_range(),
+            run_id: None,
+        };
+        let sidecar = Sidecar {
+            granule_count: leaf_stamp.granule_count(),
+            content_hashes: &self.content_hashes,
+            cells_with_data: self.cells_with_data,
+            timestamp: &written_at,
+        };
+        writer.commit(record, stamp.to_json(), &sidecar).await
     }
-
-    /// The sidecar is a cache: a column without it is complete.
-    async fn write_sidecar(
-        &self,
-        root: &Root,
-        leaf: &LeafRef,
-        stamp: &Stamp,
-        held: &Held,
-        timestamp: &str,
-    ) {
-        let record = self.sidecar(leaf, stamp, timestamp);
-        let key = leaf.sidecar_path();
-        if let Err(error) = held.put(root, &key, json::python_compact(&record)).await {
-            tracing::warn!(leaf = %leaf, %error, "column sidecar not written, the column is complete");
-        }
-    }
-
-    fn sidecar(&self, leaf: &LeafRef, stamp: &Stamp, timestamp: &str) -> Value {
-        json!({
-            "schema_version": 1,
-            "shard_key": leaf.shard,
-            "window": leaf.window,
-            "run_id": null,
-            "semantic_hash": null,
-            "zagg_version": crate::VERSION,
-            "n_shards": 1,
-            "n_granules": stamp.granule_count(),
-            "granules_sha256": null,
-            "content_hashes": self.content_hashes,
-            "n_obs": 0,
-            "n_obs_read": null,
-            "cells_with_data": self.cells_with_data,
-            "phase_timings": {},
-            "duration_s": 0.0,
-            "spill_bytes": null,
-            "spill_blocks_closed": null,
-            "raster_bytes_read": null,
-            "raster_px_decoded": null,
-            "raster_px_sampled": null,
-            "leaf_column": null,
-            "gb_seconds": null,
-            "est_cost_usd": null,
-            "max_memory_mb": null,
-            "container_hwm_mb": null,
-            "lambda": null,
-            "timestamp": timestamp,
-            "success": true,
-            "error": null,
-            "invoked_by": null,
-        })
-    }
-}
-
-/// Deletes whatever an earlier declaration or an interrupted pass left of the column.
-/// The root document goes first, so that no reader takes the rest for complete.
-async fn clear(root: &Root, leaf: &LeafRef, held: &Held) -> Result<(), LeafFault> {
-    let column = leaf.column_path();
-    let keys = root.list_keys(&column).await?;
-    let root_document = format!("{column}/{METADATA}");
-    if keys.contains(&root_document) {
-        held.ensure_fresh()?;
-        root.delete(&root_document).await?;
-    }
-    held.ensure_fresh()?;
-    root.delete(&leaf.sidecar_path()).await?;
-    let rest: Vec<String> = keys
-        .into_iter()
-        .filter(|key| *key != root_document)
-        .collect();
-    // In small parts, because a pass that was stopped in between may no longer delete.
-    for keys in rest.chunks(WRITES_AT_ONCE) {
-        held.ensure_fresh()?;
-        root.delete_all(keys.to_vec()).await?;
-    }
-    Ok(())
-}
-
-async fn put_all(
-    root: &Root,
-    column: &str,
-    objects: &[(String, Bytes)],
-    held: &Held,
-) -> Result<(), LeaseError> {
-    let puts: Vec<_> = objects
-        .iter()
-        .map(|(key, bytes)| {
-            let key = format!("{column}/{key}");
-            async move { held.put(root, &key, bytes.clone()).await }
-        })
-        .collect();
-    stream::iter(puts)
-        .buffer_unordered(WRITES_AT_ONCE)
-        .try_collect()
-        .await
 }
 
 /// Words of a group's cells, which are a function of the leaf's id.

@@ -2,7 +2,9 @@
 //! columns, and the requests they cost.
 
 pub(crate) mod array;
+pub(crate) mod artifact;
 pub(crate) mod column;
+pub(crate) mod group;
 pub(crate) mod hash;
 pub(crate) mod json;
 pub(crate) mod layout;

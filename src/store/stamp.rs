@@ -3,13 +3,13 @@
 use serde_json::{Map, Value, json};
 
 use crate::messages::LeafRef;
+use crate::store::artifact::Tier;
 use crate::store::leaf_error::{LeafError, LeafProblem};
-use crate::store::template::ColumnTemplate;
 use crate::store::{METADATA, Root, StoreError, json};
 use crate::time::parse_iso;
 
-const STAMP: &str = "morton_hive_commit";
-const COLUMN: &str = "zagg_column";
+/// Attribute of a root document that holds the stamp.
+pub(crate) const STAMP: &str = "morton_hive_commit";
 
 /// The stamp of a leaf or a column, as recorded.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,33 +69,48 @@ impl Stamp {
     fn written_at(&self) -> Option<i64> {
         parse_iso(self.record.get("written_at")?.as_str()?)
     }
+}
 
-    /// The stamp of a column folded from a leaf with this stamp.
-    pub(crate) fn of_column(
-        &self,
-        template: &ColumnTemplate,
-        leaf: &LeafRef,
-        cells_with_data: u64,
-        content_hashes: Option<&Value>,
-        written_at: &str,
-    ) -> Value {
-        let mut record = Map::new();
-        record.insert("spec".to_owned(), json!(template.stamp_spec()));
-        record.insert("complete".to_owned(), json!(true));
-        record.insert("cells_with_data".to_owned(), json!(cells_with_data));
-        let granules = self.granule_count().cloned().unwrap_or(Value::Null);
-        record.insert("granule_count".to_owned(), granules);
-        if let Some(hashes) = content_hashes {
-            record.insert("content_hashes".to_owned(), hashes.clone());
-        }
-        record.insert("written_at".to_owned(), json!(written_at));
-        if template.windowed {
-            record.insert("window".to_owned(), json!(leaf.window_label()));
-        }
-        if let Some(range) = self.time_range() {
-            record.insert("time_range".to_owned(), range.clone());
-        }
-        Value::Object(record)
+/// A stamp to be written.
+#[derive(Debug)]
+pub(crate) struct NewStamp<'a> {
+    /// The specification it names.
+    pub spec: &'a str,
+    /// Cells of the finest group that hold anything.
+    pub cells_with_data: u64,
+    /// Number of granules, as the sources record it.
+    pub granule_count: Option<&'a Value>,
+    /// Hashes of the decoded arrays, where the store keeps them in stamps.
+    pub content_hashes: Option<&'a Value>,
+    /// The moment of writing.
+    pub written_at: &'a str,
+    /// Window label, on a windowed store.
+    pub window: Option<&'a str>,
+    /// Range of observation times, when the sources record one.
+    pub time_range: Option<&'a Value>,
+    /// The sweep that writes; columns of leaves have none.
+    pub run_id: Option<&'a str>,
+}
+
+impl NewStamp<'_> {
+    /// The stamp as a root document holds it.
+    pub(crate) fn to_json(&self) -> Value {
+        let granules = self.granule_count.cloned().unwrap_or(Value::Null);
+        let members = [
+            ("spec", Some(json!(self.spec))),
+            ("complete", Some(json!(true))),
+            ("cells_with_data", Some(json!(self.cells_with_data))),
+            ("granule_count", Some(granules)),
+            ("content_hashes", self.content_hashes.cloned()),
+            ("written_at", Some(json!(self.written_at))),
+            ("window", self.window.map(|window| json!(window))),
+            ("time_range", self.time_range.cloned()),
+            ("run_id", self.run_id.map(|run_id| json!(run_id))),
+        ];
+        let present = members
+            .into_iter()
+            .filter_map(|(key, value)| value.map(|value| (key.to_owned(), value)));
+        Value::Object(present.collect())
     }
 }
 
@@ -120,23 +135,12 @@ impl ColumnRoot {
 
     /// The column's record and stamp, when it has both.
     pub(crate) fn stamped(&self) -> Option<(&Value, Stamp)> {
-        let record = self.document.get("attributes")?.get(COLUMN)?;
+        let record = self
+            .document
+            .get("attributes")?
+            .get(Tier::Column.record_key())?;
         Some((record, Stamp::of(&self.document)?))
     }
-}
-
-/// Root document of a column in the three states it is written in: bare, with its
-/// record, and stamped.
-pub(crate) fn column_root_document(record: Option<&Value>, stamp: Option<&Value>) -> Value {
-    let mut attributes = Map::new();
-    if let Some(record) = record {
-        attributes.insert("role".to_owned(), json!("column"));
-        attributes.insert(COLUMN.to_owned(), record.clone());
-    }
-    if let Some(stamp) = stamp {
-        attributes.insert(STAMP.to_owned(), stamp.clone());
-    }
-    group_document(attributes)
 }
 
 /// The metadata document of a group.

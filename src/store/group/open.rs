@@ -1,24 +1,24 @@
-//! Opens a leaf: reads the metadata of its declared arrays, holds them against the
+//! Opens a group: reads the metadata of its declared arrays, holds them against the
 //! manifest, and reads each shard's index once.
 
 use bytes::Bytes;
 use futures::future::try_join_all;
 use serde_json::{Map, Value};
 
-use super::{FieldArrays, LeafArray};
+use super::{FieldArrays, GroupArray};
 use crate::pyramid::Field;
 use crate::store::layout::{ArrayLayout, Tile};
 use crate::store::leaf_check::{Role, check_array};
 use crate::store::leaf_error::{LeafError, LeafProblem};
 use crate::store::root::present;
-use crate::store::template::{ColumnTemplate, MORTON};
+use crate::store::template::MORTON;
 use crate::store::{METADATA, Root, json};
 
-/// Opens the arrays of one leaf.
+/// Opens the arrays of one group.
 pub(super) struct Opener<'a> {
     pub(super) root: &'a Root,
-    pub(super) template: &'a ColumnTemplate,
-    pub(super) leaf: String,
+    pub(super) artifact: String,
+    pub(super) order: u8,
     pub(super) group: String,
     pub(super) n_cells: u64,
 }
@@ -29,11 +29,11 @@ impl Opener<'_> {
             .read_document(&self.group, None)
             .await?
             .ok_or_else(|| {
-                let group = self.template.declaration.cell_order.to_string();
-                LeafError::of_leaf(&self.leaf, LeafProblem::NoCellGroup(group))
+                let group = self.order.to_string();
+                LeafError::of_leaf(&self.artifact, LeafProblem::NoCellGroup(group))
             })?;
         let document: Value = json::parse(&bytes).map_err(|error| {
-            LeafError::of_leaf(&self.leaf, LeafProblem::Metadata(error.to_string()))
+            LeafError::of_leaf(&self.artifact, LeafProblem::Metadata(error.to_string()))
         })?;
         match document.get("attributes") {
             Some(Value::Object(attributes)) => Ok(attributes.clone()),
@@ -41,8 +41,8 @@ impl Opener<'_> {
         }
     }
 
-    /// Whether the leaf stores its words, of which only their number matters: they
-    /// are a function of the leaf's id.
+    /// Whether the group stores its words, of which only their number matters: they
+    /// are a function of the node's id.
     pub(super) async fn morton(&self) -> Result<bool, LeafError> {
         let document = self
             .read_document(&format!("{}/{MORTON}", self.group), Some(MORTON))
@@ -56,7 +56,7 @@ impl Opener<'_> {
     pub(super) async fn field(&self, field: &Field) -> Result<FieldArrays, LeafError> {
         let Some(payload) = self.array(&field.name, Role::Payload(field)).await? else {
             tracing::warn!(
-                leaf = self.leaf,
+                artifact = self.artifact,
                 array = field.name,
                 "declared array absent, its cells fold as missing"
             );
@@ -69,7 +69,7 @@ impl Opener<'_> {
             match self.array(&name, role).await? {
                 Some(array) => Ok(Some(array)),
                 None => Err(LeafError::of_array(
-                    &self.leaf,
+                    &self.artifact,
                     &field.name,
                     LeafProblem::CompanionAbsent { companion: name },
                 )),
@@ -83,16 +83,16 @@ impl Opener<'_> {
         })
     }
 
-    async fn array(&self, name: &str, role: Role<'_>) -> Result<Option<LeafArray>, LeafError> {
+    async fn array(&self, name: &str, role: Role<'_>) -> Result<Option<GroupArray>, LeafError> {
         let path = format!("{}/{name}", self.group);
         let Some(document) = self.read_document(&path, Some(name)).await? else {
             return Ok(None);
         };
         let layout = self.layout(name, &document)?;
         check_array(&layout, role)
-            .map_err(|problem| LeafError::of_array(&self.leaf, name, problem))?;
+            .map_err(|problem| LeafError::of_array(&self.artifact, name, problem))?;
         let tiles = self.tiles(name, &path, &layout).await?;
-        Ok(Some(LeafArray {
+        Ok(Some(GroupArray {
             name: name.to_owned(),
             layout,
             tiles,
@@ -101,7 +101,7 @@ impl Opener<'_> {
 
     fn layout(&self, name: &str, document: &[u8]) -> Result<ArrayLayout, LeafError> {
         ArrayLayout::parse(document, self.n_cells)
-            .map_err(|problem| LeafError::of_array(&self.leaf, name, problem))
+            .map_err(|problem| LeafError::of_array(&self.artifact, name, problem))
     }
 
     /// The `zarr.json` of a node, which is an array when it has a name; `None` when the
@@ -112,7 +112,7 @@ impl Opener<'_> {
         array: Option<&str>,
     ) -> Result<Option<Bytes>, LeafError> {
         let failed = |problem: LeafProblem| LeafError {
-            leaf: self.leaf.clone(),
+            leaf: self.artifact.clone(),
             array: array.map(str::to_owned),
             problem: Box::new(problem),
         };
@@ -159,7 +159,7 @@ impl Opener<'_> {
         });
         let indexes = try_join_all(indexes)
             .await
-            .map_err(|error| LeafError::of_array(&self.leaf, name, error))?;
+            .map_err(|error| LeafError::of_array(&self.artifact, name, error))?;
         let mut tiles = Vec::new();
         for (i, (object, index)) in (0u64..).zip(objects.iter().zip(indexes)) {
             let Some((index, object_size)) = index else {
@@ -167,7 +167,7 @@ impl Opener<'_> {
             };
             let shard = layout
                 .shard_tiles(i, object, &index, object_size)
-                .map_err(|problem| LeafError::of_array(&self.leaf, name, problem))?;
+                .map_err(|problem| LeafError::of_array(&self.artifact, name, problem))?;
             tiles.extend(shard);
         }
         Ok(tiles)
