@@ -78,6 +78,50 @@ pub enum DeclarationError {
         "pyramid.overview.fields declares no composable field: every one is of class none; {CURE}"
     )]
     NoComposableField,
+    /// A level of the ladder has no entry, or several.
+    #[error(
+        "pyramid.overviews has {found} entries at order {order}, where the ladder needs one; {CURE}"
+    )]
+    LadderEntries {
+        /// Order of the level's nodes.
+        order: u8,
+        /// Entries found there.
+        found: usize,
+    },
+    /// A level of the ladder has cells of several orders.
+    #[error(
+        "pyramid.overviews declares cells at orders {cells:?} for nodes of order {order}, where the ladder needs one order; {CURE}"
+    )]
+    LadderCells {
+        /// Order of the level's nodes.
+        order: u8,
+        /// The resolutions declared.
+        cells: Vec<u8>,
+    },
+    /// A level's resolution is not between its nodes and the leaf's cells.
+    #[error(
+        "pyramid.overviews declares cells at order {cells} for nodes of order {order}, which must be finer than the nodes and coarser than the leaf's {cell_order}; {CURE}"
+    )]
+    LadderResolution {
+        /// Order of the level's nodes.
+        order: u8,
+        /// The resolution declared.
+        cells: u8,
+        /// Order of the leaf's cells.
+        cell_order: u8,
+    },
+    /// A level gathers cells of an order that the columns do not carry.
+    #[error(
+        "pyramid.overviews declares cells at order {cells} for nodes of order {order}, and the columns carry only {groups:?}; {CURE}"
+    )]
+    LadderGroup {
+        /// Order of the level's nodes.
+        order: u8,
+        /// The resolution declared.
+        cells: u8,
+        /// Orders of the columns' groups.
+        groups: Vec<u8>,
+    },
 }
 
 fn off(declared_off: &bool) -> &'static str {
@@ -106,6 +150,8 @@ pub struct Declaration {
     pub fields: Vec<Field>,
     /// Orders of the column's groups, finest first, ending with the shard order.
     pub groups: Vec<u8>,
+    /// Whether a windowed store also has overviews of all its windows together.
+    pub all_time: bool,
 }
 
 impl Declaration {
@@ -131,6 +177,7 @@ impl Declaration {
             entries,
             fields,
             groups,
+            all_time: all_time(block),
         })
     }
 }
@@ -146,6 +193,13 @@ fn check_spec(block: &Value) -> Result<(), DeclarationError> {
         found: block.get("spec").cloned().unwrap_or(Value::Null),
         declared_off: orders.and_then(Value::as_array).is_some_and(Vec::is_empty),
     })
+}
+
+fn all_time(block: &Value) -> bool {
+    block
+        .get("overview")
+        .and_then(|overview| overview.get("all_time"))
+        .is_some_and(|all_time| all_time == true)
 }
 
 fn entries(block: &Value) -> Result<Vec<Entry>, DeclarationError> {
@@ -359,6 +413,21 @@ mod tests {
                 .to_string()
                 .contains("no pyramid")
         );
+    }
+
+    #[test]
+    fn only_true_declares_overviews_of_all_time() {
+        let mut declared = block(json!([{"node": 4, "cells": [5]}]), count());
+        let all_time = |block: &Value| Declaration::parse(Some(block), 4, 6).unwrap().all_time;
+        assert!(!all_time(&declared));
+        for (value, expected) in [
+            (json!(true), true),
+            (json!(false), false),
+            (json!(1), false),
+        ] {
+            declared["overview"]["all_time"] = value;
+            assert_eq!(all_time(&declared), expected);
+        }
     }
 
     #[test]

@@ -7,6 +7,8 @@ pub(crate) mod classify;
 pub(crate) mod config;
 mod declaration;
 mod field;
+#[allow(dead_code)]
+mod ladder;
 pub(crate) mod schedule;
 pub(crate) mod semantics;
 
@@ -14,5 +16,7 @@ pub use block::Previous;
 pub use config::ConfigError;
 pub use declaration::{Declaration, DeclarationError};
 pub use field::{Approximate, Field, FieldClass, Packed};
+#[allow(unused_imports)]
+pub(crate) use ladder::{LadderPlan, Level, Regime, STAGE_STEP};
 pub use schedule::{Lever, ScheduleError};
 pub use semantics::{HashVerdict, semantic_core};
