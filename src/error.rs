@@ -7,6 +7,8 @@
 use std::sync::Arc;
 
 use crate::kernels::words::WordError;
+use crate::ladder::TemplateError;
+use crate::ladder::children::ChildColumn;
 use crate::pyramid::DeclarationError;
 use crate::report::Ending;
 use crate::store::array::EncodeError;
@@ -112,6 +114,9 @@ pub enum Error {
     /// Another run holds the lease.
     #[error(transparent)]
     Lease(#[from] LeaseError),
+    /// The windows of a shard cannot be listed.
+    #[error("the windows of a shard cannot be listed: {0}")]
+    Windows(#[from] StoreError),
     /// A word of the run records names no cell.
     #[error("a run record names no shard: {0}")]
     Words(#[from] WordError),
@@ -126,6 +131,15 @@ pub enum Error {
     PassVanished,
 }
 
+impl From<TemplateError> for Error {
+    fn from(error: TemplateError) -> Self {
+        match error {
+            TemplateError::Declaration(error) => Self::Declaration(error),
+            TemplateError::Encode(error) => Self::Encode(error),
+        }
+    }
+}
+
 impl Error {
     /// What kind of fault this is.
     pub fn kind(&self) -> FaultKind {
@@ -134,6 +148,7 @@ impl Error {
             Self::Manifest(error) => error.kind(),
             Self::Records(error) => error.kind(),
             Self::Lease(error) => error.kind(),
+            Self::Windows(error) => error.kind(),
             Self::Declaration(_) | Self::UnknownShard(_) => FaultKind::Declaration,
             Self::Words(_) | Self::Encode(_) | Self::Thread(_) | Self::PassVanished => {
                 FaultKind::Bug
@@ -176,13 +191,23 @@ pub enum LeafFault {
     /// Its shard has no cells of the declared order.
     #[error("the words of the column cannot be made: {0}; please report this with the leaf")]
     Words(#[from] WordError),
+    /// A column was rewritten each time it was read.
+    #[error(
+        "`{artifact}` was not written: `{column}` was rewritten each time it was read, so somebody else writes to this store; find out who (`zagg-stream lease show ROOT`) and run again"
+    )]
+    Moved {
+        /// Path of the artifact below the root.
+        artifact: String,
+        /// Path of the column below the root.
+        column: String,
+    },
     /// A stage ended without saying how, as when it panics.
     #[error(
-        "the work on leaf `{leaf}` ended in a panic, see the log; please report this with the leaf"
+        "the work on `{path}` ended in a panic, see the log; please report this with the store's manifest"
     )]
     Dropped {
-        /// Path of the leaf below the root.
-        leaf: String,
+        /// Path below the root of the leaf or the artifact.
+        path: String,
     },
 }
 
@@ -193,6 +218,7 @@ impl LeafFault {
             Self::Leaf(error) => error.kind(),
             Self::Store(error) => error.kind(),
             Self::Lease(error) => error.kind(),
+            Self::Moved { .. } => FaultKind::LeaseLost,
             Self::Encode(_) | Self::Words(_) | Self::Dropped { .. } => FaultKind::Bug,
         }
     }
@@ -233,6 +259,19 @@ pub enum AbortReason {
     /// The lease went to somebody else, or went stale.
     #[error("{0}; nothing was stamped since; {RESUME}")]
     LeaseLost(String),
+    /// Another sweep stamps columns of this store.
+    #[error(
+        "column `{column}` was stamped by sweep `{run_id}` while this one was under way; let that one end, or stop it, then run again"
+    )]
+    ForeignSweep {
+        /// Path of the column below the root.
+        column: String,
+        /// The other sweep.
+        run_id: String,
+    },
+    /// The objects at the root could not be written.
+    #[error("every artifact of the ladder stands, but the objects at the root do not: {0}; {RESUME}")]
+    Unfinished(String),
     /// The operator, or the program this one is part of, said so.
     #[error("stopped by {0}; {RESUME}")]
     Operator(String),
@@ -241,12 +280,22 @@ pub enum AbortReason {
 const RESUME: &str = "what is written is complete, run the same command again to go on";
 
 impl AbortReason {
+    /// The reason of having found this column.
+    pub(crate) fn foreign(column: &ChildColumn) -> Self {
+        Self::ForeignSweep {
+            column: column.artifact.path(),
+            run_id: column.stamp.run_id().unwrap_or_default().to_owned(),
+        }
+    }
+
     /// How a pass ends that was stopped for this.
     pub fn ending(&self) -> Ending {
         match self {
-            Self::StoreWide { .. } | Self::NothingWorked { .. } | Self::LeaseLost(_) => {
-                Ending::Aborted
-            }
+            Self::StoreWide { .. }
+            | Self::NothingWorked { .. }
+            | Self::LeaseLost(_)
+            | Self::ForeignSweep { .. }
+            | Self::Unfinished(_) => Ending::Aborted,
             Self::LeaseRefused(error) if error.kind().is_store_wide() => Ending::Aborted,
             Self::LeaseRefused(_) => Ending::Refused,
             Self::Operator(_) => Ending::Interrupted,

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::error::LeafFault;
 use crate::messages::{LeafRef, Reason};
-use crate::store::stamp::{ColumnRoot, Stamp};
+use crate::store::stamp::{ArtifactRoot, Stamp};
 use crate::store::template::ColumnTemplate;
 use crate::store::{METADATA, Root, StoreError, json};
 
@@ -35,9 +35,9 @@ pub(crate) async fn judge(
     template: &ColumnTemplate,
     leaf: &LeafRef,
     stamp: &Stamp,
-    column: Option<&ColumnRoot>,
+    column: Option<&ArtifactRoot>,
 ) -> Result<Verdict, LeafFault> {
-    let Some((record, column_stamp)) = column.and_then(ColumnRoot::stamped) else {
+    let Some((record, column_stamp)) = column.and_then(ArtifactRoot::stamped) else {
         return Ok(Verdict::Due(Reason::AbsentOrUnstamped));
     };
     if !template.matches_record(record) {

@@ -32,12 +32,15 @@ pub mod demo;
 mod error;
 mod gate;
 pub mod kernels;
+mod ladder;
 mod lease;
 mod messages;
 #[doc(hidden)]
 pub mod pyramid;
 mod report;
+mod run;
 mod settings;
+mod steps;
 mod store;
 #[doc(hidden)]
 pub mod time;
@@ -50,13 +53,15 @@ pub use error::{AbortReason, Error, FaultKind, LeafFault};
 pub use messages::{Event, LeafRef, Reason};
 #[doc(inline)]
 pub use pyramid::{ConfigError, HashVerdict, Lever, Previous, ScheduleError};
-pub use report::{Bytes, Counts, Ending, FailedLeaf, Report, StageSeconds, Verdicts};
+pub use report::{
+    Bytes, Counts, Ending, FailedLeaf, LadderReport, LevelReport, Report, StageSeconds, Verdicts,
+};
 pub use settings::{Settings, SettingsError};
 pub use store::{
     LeafError, LeaseError, ManifestError, RecordError, RetryPolicy, Root, RootError, StoreError,
     Tally,
 };
-pub use upgrade::{Stop, Upgrade, UpgradeHandle};
+pub use upgrade::{Steps, Stop, Upgrade, UpgradeHandle};
 
 /// The name and version this program signs what it writes with.
 pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"));

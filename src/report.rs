@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::error::{AbortReason, Error, FaultKind};
+use crate::error::{Error, FaultKind};
 use crate::kernels::plan::FoldLaw;
+use crate::ladder::generation::SourceChildren;
 use crate::messages::Reason;
+use crate::pyramid::Level;
 use crate::settings::Settings;
 use crate::store::root::Tally as Requests;
 
@@ -142,7 +144,6 @@ pub(crate) struct Tally {
     pub failed_leaves: Vec<FailedLeaf>,
     pub bytes_of_columns: u64,
     pub stages: StageSeconds,
-    pub abort: Option<AbortReason>,
     pub warnings: Vec<String>,
 }
 
@@ -154,14 +155,64 @@ impl Tally {
         }
     }
 
-    /// How the pass ended, by its counts and its abort.
-    pub(crate) fn ending(&self) -> Ending {
-        match &self.abort {
-            Some(reason) => reason.ending(),
-            None if self.counts.failed > 0 => Ending::Failed,
-            None => Ending::Done,
+}
+
+/// What became of one level of the ladder.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct LevelReport {
+    /// Order of the level's nodes.
+    pub order: u8,
+    /// Order of the cells of their overviews.
+    pub cells: u8,
+    /// How the cells come from the columns below.
+    pub regime: &'static str,
+    /// Artifacts written: overviews, stage columns, overviews of all windows.
+    pub written: u64,
+    /// Artifacts found current.
+    pub current: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// Columns the overviews were folded from, summed over nodes and windows.
+    pub source_children: SourceChildren,
+}
+
+impl LevelReport {
+    pub(crate) fn new(level: &Level) -> Self {
+        Self {
+            order: level.order,
+            cells: level.cells,
+            regime: level.regime.as_str(),
+            written: 0,
+            current: 0,
+            bytes_written: 0,
+            source_children: SourceChildren::default(),
         }
     }
+}
+
+/// The account of a ladder.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct LadderReport {
+    /// Artifacts by outcome.
+    pub counts: Counts,
+    /// Artifacts that were due, by the reason.
+    pub verdicts: Verdicts,
+    /// The artifacts that failed, up to a thousand.
+    pub failed: Vec<FailedLeaf>,
+    /// By level, finest nodes first.
+    pub levels: Vec<LevelReport>,
+    /// Bytes of the artifacts written.
+    pub bytes_written: u64,
+    /// Whether coverage and manifest say what was built.
+    pub finished: bool,
+    /// Key of the record of the sweep, when one was written.
+    pub record: Option<String>,
+    /// Seconds by stage, summed over the artifacts written.
+    pub stage_seconds: StageSeconds,
+    /// Wall-clock seconds.
+    pub seconds: f64,
 }
 
 /// The account of a pass.
@@ -196,6 +247,8 @@ pub struct Report {
     pub seconds: f64,
     /// Seconds by stage.
     pub stage_seconds: StageSeconds,
+    /// The ladder, when the run got that far.
+    pub ladder: Option<LadderReport>,
     /// What an operator should know although it stopped nothing.
     pub warnings: Vec<String>,
     /// Why the pass ended early, or was not admitted.
@@ -220,6 +273,7 @@ impl Report {
             peak_in_flight_bytes: 0,
             seconds: 0.0,
             stage_seconds: StageSeconds::default(),
+            ladder: None,
             warnings: Vec::new(),
             error: None,
         }

@@ -44,6 +44,10 @@ pub struct Settings {
     pub dry_run: bool,
     /// At most this many columns are written.
     pub max_leaves: Option<u64>,
+    /// Orders of the ladder worked on between two barriers.
+    pub tuple_width: u8,
+    /// Whether a ladder is built although columns are outstanding.
+    pub allow_gaps: bool,
     /// Only these shards, by decimal id; empty means all.
     pub shards: Vec<String>,
 }
@@ -85,6 +89,7 @@ struct SettingsFile {
     read_window: Option<String>,
     abort_after: Option<u32>,
     lease_ttl_s: Option<u64>,
+    tuple_width: Option<u8>,
     #[serde(default)]
     retry: RetryFile,
 }
@@ -135,6 +140,8 @@ impl Settings {
             force: false,
             dry_run: false,
             max_leaves: None,
+            tuple_width: at_least_one("tuple_width", pick!(tuple_width))?,
+            allow_gaps: false,
             shards: Vec::new(),
         })
     }

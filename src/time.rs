@@ -79,6 +79,14 @@ pub fn iso(seconds: i64) -> String {
         .to_string()
 }
 
+/// The same moment as `20260809T000000Z`, as names have it.
+pub fn compact(seconds: i64) -> String {
+    DateTime::from_timestamp(seconds, 0)
+        .unwrap_or_default()
+        .format("%Y%m%dT%H%M%SZ")
+        .to_string()
+}
+
 /// Whole seconds since 1970 of an ISO time with an offset, `Z` or, read as UTC, neither.
 /// Fractions are cut off. `None` when it is no such time.
 pub fn parse_iso(text: &str) -> Option<i64> {

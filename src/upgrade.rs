@@ -1,27 +1,18 @@
 //! The public face: open a store, start, watch, join.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, Weak};
 
-use actix::Addr;
 use futures::Stream;
 use tokio::sync::{broadcast, oneshot};
 
-use crate::abort::AbortSignal;
-use crate::actors::{self, Pass, Supervisor};
-use crate::budget::MemoryBudget;
 use crate::error::{AbortReason, Error};
-use crate::messages::{AbortPass, Event};
-use crate::pyramid::Declaration;
-use crate::report::{Bytes, Ending, Report, Tally};
+use crate::messages::Event;
+use crate::report::Report;
+use crate::run::Run;
 use crate::settings::Settings;
-use crate::store::manifest::Manifest;
-use crate::store::records::Records;
-use crate::store::template::ColumnTemplate;
-use crate::store::{Root, lease, status};
+use crate::steps;
+use crate::store::Root;
 use crate::time::{Clock, SystemClock};
-use crate::work::WorkSet;
 
 /// Events kept for a watcher that is behind.
 const EVENTS_KEPT: usize = 1024;
@@ -29,9 +20,34 @@ const EVENTS_KEPT: usize = 1024;
 /// An upgrade of one store, not yet begun.
 #[derive(Debug)]
 pub struct Upgrade {
-    root: Root,
-    settings: Settings,
-    clock: Arc<dyn Clock>,
+    pub(crate) root: Root,
+    pub(crate) settings: Settings,
+    pub(crate) steps: Steps,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// Which steps of an upgrade a run takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Steps {
+    /// The columns of the leaves.
+    Columns,
+    /// The ladder above columns that are all current.
+    Ladder,
+    /// Both, one after the other under one lease.
+    #[default]
+    All,
+}
+
+impl Steps {
+    /// Whether columns are written.
+    pub(crate) fn columns(self) -> bool {
+        self != Self::Ladder
+    }
+
+    /// Whether the ladder is built.
+    pub(crate) fn ladder(self) -> bool {
+        self != Self::Columns
+    }
 }
 
 impl Upgrade {
@@ -40,6 +56,7 @@ impl Upgrade {
         Self {
             root,
             settings: Settings::default(),
+            steps: Steps::default(),
             clock: Arc::new(SystemClock::new()),
         }
     }
@@ -50,7 +67,13 @@ impl Upgrade {
         self
     }
 
-    /// Admits and starts the pass, on a thread and a runtime of its own; returns once
+    /// Takes only these steps.
+    pub fn steps(mut self, steps: Steps) -> Self {
+        self.steps = steps;
+        self
+    }
+
+    /// Admits and starts the run, on a thread and a runtime of its own; returns once
     /// it is admitted. Nothing has been written by then.
     ///
     /// # Errors
@@ -78,20 +101,20 @@ impl Upgrade {
 pub struct UpgradeHandle {
     /// Weak, so that a stream of events ends with the pass and not with the handle.
     events: broadcast::WeakSender<Event>,
-    stop: Option<Addr<Supervisor>>,
+    stop: Stop,
     report: oneshot::Receiver<Report>,
 }
 
-/// Stops a pass from elsewhere. Cheap to clone.
+/// Stops a run from elsewhere. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Stop(Option<Addr<Supervisor>>);
+pub struct Stop(pub(crate) Weak<Run>);
 
 impl Stop {
-    /// Stops the pass: leaves that are being written are finished, the lease is given
-    /// back, and the report says by whom it was stopped.
+    /// Stops the run: what is being written is finished, the lease is given back, and the
+    /// report says by whom it was stopped. A run that has ended is not concerned.
     pub fn abort(&self, by: &str) {
-        if let Some(supervisor) = &self.0 {
-            supervisor.do_send(AbortPass(AbortReason::Operator(by.to_owned())));
+        if let Some(run) = self.0.upgrade() {
+            run.stop(AbortReason::Operator(by.to_owned()));
         }
     }
 }
@@ -115,7 +138,7 @@ impl UpgradeHandle {
 
     /// A way to stop the pass while somebody else waits for its end.
     pub fn stop(&self) -> Stop {
-        Stop(self.stop.clone())
+        self.stop.clone()
     }
 
     /// Stops the pass, see [`Stop::abort`].
@@ -133,12 +156,10 @@ impl UpgradeHandle {
     }
 }
 
-type Admission = Result<Option<Addr<Supervisor>>, Error>;
-
 fn run_system(
     upgrade: Upgrade,
     events: broadcast::Sender<Event>,
-    admitted: oneshot::Sender<Admission>,
+    admitted: oneshot::Sender<Result<Stop, Error>>,
     ended: oneshot::Sender<Report>,
 ) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -150,136 +171,17 @@ fn run_system(
         Err(error) => return drop(admitted.send(Err(Error::Thread(error)))),
     };
     let system = actix::System::with_tokio_rt(|| runtime);
-    system.block_on(run(upgrade, events, admitted, ended));
-}
-
-async fn run(
-    upgrade: Upgrade,
-    events: broadcast::Sender<Event>,
-    admitted: oneshot::Sender<Admission>,
-    ended: oneshot::Sender<Report>,
-) {
-    let started = Instant::now();
-    let admission = match admit(upgrade, events).await {
-        Ok(admission) => admission,
-        // Whoever started the pass may have gone away, here and below.
-        Err(error) => return drop(admitted.send(Err(error))),
-    };
-    let Admitted {
-        pass,
-        work,
-        skipped,
-        warnings,
-    } = admission;
-    let has_work = work.num_leaves() > 0;
-    let mut tally = if has_work {
-        let stages = actors::start(pass.clone(), work);
-        let _ = admitted.send(Ok(Some(stages.supervisor)));
-        match stages.tally.await {
-            Ok(tally) => tally,
-            Err(_) => return,
+    system.block_on(async {
+        let admission = match steps::admit(upgrade, events).await {
+            Ok(admission) => admission,
+            // Whoever started the run may have gone away, here and below.
+            Err(error) => return drop(admitted.send(Err(error))),
+        };
+        let _ = admitted.send(Ok(Stop(Arc::downgrade(&admission.run))));
+        if let Some(report) = steps::take(admission).await {
+            let _ = ended.send(report);
         }
-    } else {
-        let _ = admitted.send(Ok(None));
-        Tally::default()
-    };
-    tally.counts.skipped = skipped;
-    tally.warnings.splice(0..0, warnings);
-    let outcome = if has_work {
-        tally.ending()
-    } else {
-        Ending::NothingToDo
-    };
-    let _ = ended.send(report(&pass, tally, outcome, started));
-}
-
-struct Admitted {
-    pass: Arc<Pass>,
-    work: WorkSet,
-    /// Record rows that are not shards of this store.
-    skipped: u64,
-    warnings: Vec<String>,
-}
-
-/// Everything that can refuse the pass, before anything is written.
-async fn admit(upgrade: Upgrade, events: broadcast::Sender<Event>) -> Result<Admitted, Error> {
-    let Upgrade {
-        root,
-        settings,
-        clock,
-    } = upgrade;
-    if !settings.dry_run {
-        root.ensure_writable()?;
-    }
-    let root = root.with_retry(settings.retry.clone());
-    let manifest = Manifest::read(&root).await?;
-    let declaration = Declaration::parse(
-        manifest.pyramid(),
-        manifest.shard_order(),
-        manifest.cell_order(),
-    )?;
-    let template = ColumnTemplate::new(declaration, settings.fold_law, manifest.is_windowed())?;
-    let records = Records::read(&root, &manifest).await?;
-    let mut work = WorkSet::new(&records)?;
-    if !settings.shards.is_empty() {
-        work.keep_shards(&settings.shards)?;
-    }
-    if !settings.dry_run {
-        lease::refuse_if_live(&root, &*clock).await?;
-    }
-    let in_flight = status::in_flight(&root, &*clock).await;
-    let mut warnings = records.warnings.clone();
-    warnings.extend(in_flight.iter().map(|run_id| {
-        format!("run `{run_id}` reported lately and may still be writing to this store")
-    }));
-    for warning in &records.warnings {
-        tracing::warn!("{warning}");
-    }
-    Ok(Admitted {
-        pass: Arc::new(Pass {
-            abort: AbortSignal::new(),
-            enough: AbortSignal::new(),
-            budget: MemoryBudget::new(settings.memory_budget),
-            num_leaves: work.num_leaves(),
-            run_id: new_run_id(&*clock),
-            template: Arc::new(template),
-            root,
-            settings,
-            clock,
-            events,
-        }),
-        work,
-        skipped: records.skipped.len() as u64,
-        warnings,
-    })
-}
-
-fn report(pass: &Pass, tally: Tally, outcome: Ending, started: Instant) -> Report {
-    Report {
-        outcome,
-        exit_code: outcome.exit_code(),
-        run_id: pass.run_id.clone(),
-        counts: tally.counts,
-        verdicts: tally.reasons,
-        failed_leaves: tally.failed_leaves,
-        requests: pass.root.tally(),
-        bytes: Bytes {
-            read: pass.root.tally().bytes_read,
-            written: tally.bytes_of_columns,
-        },
-        peak_in_flight_bytes: pass.budget.peak(),
-        seconds: started.elapsed().as_secs_f64(),
-        stage_seconds: tally.stages,
-        warnings: tally.warnings,
-        error: tally.abort.map(|reason| reason.to_string()),
-        ..Report::blank(pass.root.url(), &pass.settings)
-    }
-}
-
-/// An id no other process has: when, and a number the system drew at random.
-fn new_run_id(clock: &dyn Clock) -> String {
-    let drawn = RandomState::new().build_hasher().finish();
-    format!("zagg-stream-{}-{drawn:016x}", clock.now().unix_seconds())
+    });
 }
 
 #[cfg(test)]
@@ -295,7 +197,7 @@ mod tests {
         };
         let upgrade = Upgrade::new(root.clone()).settings(settings);
         let (events, _) = broadcast::channel(1);
-        admit(upgrade, events).await.err().unwrap()
+        steps::admit(upgrade, events).await.err().unwrap()
     }
 
     #[tokio::test]

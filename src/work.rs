@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use async_stream::stream;
-use futures::Stream;
+use futures::future::ready;
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 
 use crate::kernels::words::{WordError, decimal};
 use crate::messages::LeafRef;
 use crate::store::records::{Records, windows_at};
 use crate::store::{Root, StoreError};
+
+/// Nodes listed at once.
+const LISTINGS_AT_ONCE: usize = 16;
 
 /// The shards of a pass, in word order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,16 +105,45 @@ impl WorkSet {
         Ok(())
     }
 
+    /// Words of the shards, in order.
+    pub(crate) fn words(&self) -> impl Iterator<Item = u64> + '_ {
+        self.shards.iter().map(|shard| shard.word)
+    }
+
     /// Leaves known without listing; a shard that is still to be listed counts at
     /// least once.
     pub(crate) fn num_leaves(&self) -> u64 {
         self.shards.iter().map(Shard::num_leaves).sum()
     }
 
+    /// Every shard with its windows, listed where no record tells them. A shard without
+    /// any is left out.
+    ///
+    /// # Errors
+    /// Failed listings.
+    pub(crate) async fn shards_with_windows(
+        &self,
+        root: &Root,
+    ) -> Result<Vec<(u64, BTreeSet<Option<String>>)>, StoreError> {
+        let listed = self.shards.iter().map(|shard| async move {
+            let mut windows = shard.windows.clone();
+            if shard.list {
+                let found = windows_at(root, &shard.node).await?;
+                windows.extend(found.into_iter().map(Some));
+            }
+            Ok::<_, StoreError>((shard.word, windows))
+        });
+        stream::iter(listed)
+            .buffered(LISTINGS_AT_ONCE)
+            .try_filter(|(_, windows)| ready(!windows.is_empty()))
+            .try_collect()
+            .await
+    }
+
     /// The leaves in order. A shard whose windows the records do not tell is listed when
     /// its turn comes; when that fails, the shard comes with the error.
     pub(crate) fn leaves<'a>(&'a self, root: &'a Root) -> impl Stream<Item = Found> + 'a {
-        stream! {
+        async_stream::stream! {
             let mut left_after_shard = self.num_leaves();
             for shard in &self.shards {
                 left_after_shard -= shard.num_leaves();

@@ -276,7 +276,7 @@ async fn a_lease_taken_away_stops_the_pass_and_is_left_to_its_taker() {
                 assert!(reason.contains("other-run-7"), "{reason}");
                 aborts += 1;
             }
-            Event::Written { leaf, .. } if aborts > 0 => written_after.push(leaf),
+            Event::Written { path: leaf, .. } if aborts > 0 => written_after.push(leaf),
             _ => {}
         }
     }

@@ -8,7 +8,7 @@ use actix::{Actor, AtomicResponse, Context, Handler};
 use tokio::sync::Semaphore;
 
 use super::{Pass, stage};
-use crate::messages::{FoldedColumn, LeafOutcome};
+use crate::messages::{FoldedColumn, Outcome};
 
 pub(crate) struct ColumnWriter {
     pass: Arc<Pass>,
@@ -17,7 +17,7 @@ pub(crate) struct ColumnWriter {
 
 impl ColumnWriter {
     pub(crate) fn new(pass: Arc<Pass>) -> Self {
-        let slots = Arc::new(Semaphore::new(pass.settings.max_writers));
+        let slots = Arc::new(Semaphore::new(pass.run.settings.max_writers));
         Self { pass, slots }
     }
 }
@@ -47,29 +47,29 @@ async fn write(pass: Arc<Pass>, folded: FoldedColumn) {
         held,
         share,
     } = folded;
-    if pass.abort.is_raised() {
-        return ticket.finish(LeafOutcome::NotAttempted);
+    if pass.run.is_stopping() {
+        return ticket.finish(Outcome::NotAttempted);
     }
     let started = Instant::now();
     let written = column
         .write(
-            &pass.root,
+            &pass.run.root,
             &pass.template,
-            ticket.leaf(),
+            ticket.work(),
             &stamp,
             &held,
-            || pass.now(),
+            || pass.run.now(),
         )
         .await;
     stages.write = started.elapsed().as_secs_f64();
     let num_bytes = column.num_bytes();
     drop((column, share));
     ticket.finish(match written {
-        Ok(()) => LeafOutcome::Written {
+        Ok(()) => Outcome::Written {
             reason,
             num_bytes,
             stages,
         },
-        Err(fault) => LeafOutcome::failed(fault),
+        Err(fault) => Outcome::failed(fault),
     });
 }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use actix::{Actor, Addr, AsyncContext, Context, WrapFuture};
 use futures::StreamExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 use super::Pass;
+use super::stage::free_place;
 use super::stamp_reader::StampReader;
 use super::supervisor::Supervisor;
-use crate::messages::{Admit, FoundLeaf, LeafOutcome, LeafTicket, WorkListed};
+use crate::messages::{Admit, FoundLeaf, Outcome, Ticket, WorkListed};
 use crate::work::WorkSet;
 
 pub(crate) struct Discovery {
@@ -59,10 +60,16 @@ async fn discover(
     reader: Addr<StampReader>,
     supervisor: Addr<Supervisor>,
 ) {
-    let places = Arc::new(Semaphore::new(pass.settings.max_in_flight));
-    let mut leaves = pin!(work.leaves(&pass.root));
+    let places = Arc::new(Semaphore::new(pass.run.settings.max_in_flight));
+    let mut leaves = pin!(work.leaves(&pass.run.root));
     let mut left = work.num_leaves();
-    while let Some(place) = free_place(&pass, &places).await {
+    loop {
+        let place = tokio::select! {
+            biased;
+            () = pass.enough.raised() => None,
+            place = free_place(&pass.run, &places) => place,
+        };
+        let Some(place) = place else { break };
         let Some(found) = leaves.next().await else {
             left = 0;
             break;
@@ -71,11 +78,11 @@ async fn discover(
             break;
         }
         left = found.left;
-        let ticket = LeafTicket::new(found.leaf, supervisor.clone(), place);
+        let ticket = Ticket::new(found.leaf, supervisor.clone(), place);
         match found.listed {
             // A reader that is gone drops the ticket, which reports the leaf.
             Ok(()) => drop(reader.send(FoundLeaf { ticket }).await),
-            Err(error) => ticket.finish(LeafOutcome::failed(error)),
+            Err(error) => ticket.finish(Outcome::failed(error)),
         }
     }
     // A supervisor that is gone counts no more.
@@ -84,14 +91,4 @@ async fn discover(
             not_attempted: left,
         })
         .await;
-}
-
-/// The next place in flight; `None` when the pass is stopping.
-async fn free_place(pass: &Pass, places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-    tokio::select! {
-        biased;
-        () = pass.abort.raised() => None,
-        () = pass.enough.raised() => None,
-        place = places.clone().acquire_owned() => place.ok(),
-    }
 }

@@ -15,7 +15,7 @@ use super::{Pass, stage};
 use crate::budget::Share;
 use crate::error::LeafFault;
 use crate::kernels::column::ColumnFold;
-use crate::messages::{FoldJob, FoldedColumn, Hold, LeafOutcome, LeafRef};
+use crate::messages::{FoldJob, FoldedColumn, Hold, Outcome, LeafRef};
 use crate::report::StageSeconds;
 use crate::store::column::EncodedColumn;
 use crate::store::group::Window;
@@ -55,7 +55,7 @@ impl FoldActor {
         keeper: Addr<LeaseKeeper>,
         writer: Addr<ColumnWriter>,
     ) -> Self {
-        let slots = Arc::new(Semaphore::new(pass.settings.max_folds));
+        let slots = Arc::new(Semaphore::new(pass.run.settings.max_folds));
         let next = Next { keeper, writer };
         Self { pass, next, slots }
     }
@@ -80,15 +80,15 @@ async fn fold_and_pass_on(pass: Arc<Pass>, job: FoldJob, next: Next) {
         stamp,
         reason,
     } = job;
-    if pass.abort.is_raised() {
-        return ticket.finish(LeafOutcome::NotAttempted);
+    if pass.run.is_stopping() {
+        return ticket.finish(Outcome::NotAttempted);
     }
     // The lease is taken when the first leaf needs it. Without it the pass is over, and
     // the keeper has said so.
     let Ok(Some(held)) = next.keeper.send(Hold).await else {
-        return ticket.finish(LeafOutcome::NotAttempted);
+        return ticket.finish(Outcome::NotAttempted);
     };
-    match pass.unless_stopped(fold(&pass, ticket.leaf())).await {
+    match pass.run.unless_stopped(fold(&pass, ticket.work())).await {
         Some(Ok(Folded {
             column,
             stages,
@@ -106,8 +106,8 @@ async fn fold_and_pass_on(pass: Arc<Pass>, job: FoldJob, next: Next) {
             // A writer that is gone drops the ticket, which reports the leaf.
             let _ = next.writer.send(folded).await;
         }
-        Some(Err(fault)) => ticket.finish(LeafOutcome::failed(fault)),
-        None => ticket.finish(LeafOutcome::NotAttempted),
+        Some(Err(fault)) => ticket.finish(Outcome::failed(fault)),
+        None => ticket.finish(Outcome::NotAttempted),
     }
 }
 
@@ -122,9 +122,9 @@ struct Folded {
 /// more windows.
 async fn fold(pass: &Pass, leaf: &LeafRef) -> Result<Folded, LeafFault> {
     let started = Instant::now();
-    let open = OpenLeaf::open(&pass.root, pass.template.clone(), leaf.clone()).await?;
+    let open = OpenLeaf::open(&pass.run.root, pass.template.clone(), leaf.clone()).await?;
     let open = Arc::new(open);
-    let share = Arc::new(pass.budget.share());
+    let share = Arc::new(pass.run.budget.share());
     let (sender, receiver) = mpsc::channel(WINDOWS_AHEAD);
     let folding = {
         let (open, share, template) = (open.clone(), share.clone(), pass.template.clone());
@@ -132,11 +132,13 @@ async fn fold(pass: &Pass, leaf: &LeafRef) -> Result<Folded, LeafFault> {
     };
     let mut read = started.elapsed();
     read_windows(pass, &open, &share, sender, &mut read).await?;
-    let folded = folding.await.map_err(|error| panicked(leaf, error))?;
+    let folded = folding
+        .await
+        .map_err(|error| LeafError::panicked(&leaf.path(), error))?;
     let (column, mut stages) = folded?;
     stages.read = read.as_secs_f64();
     drop(share);
-    let share = pass.budget.share();
+    let share = pass.run.budget.share();
     share.grow(0, column.num_bytes()).await;
     Ok(Folded {
         column,
@@ -155,7 +157,7 @@ async fn read_windows(
     sender: mpsc::Sender<Window>,
     read: &mut Duration,
 ) -> Result<(), LeafError> {
-    let settings = &pass.settings;
+    let settings = &pass.run.settings;
     let target = settings.memory_budget / BUDGET_PER_WINDOW_BYTE;
     for cells in leaf.windows(settings.read_window.min(target)) {
         let read_and_pass_on = async {
@@ -192,7 +194,7 @@ async fn read_window(
         share.read_ahead(last_block, encoded).await;
     }
     let asked = Instant::now();
-    let window = leaf.fetch(&pass.root, cells).await?;
+    let window = leaf.fetch(&pass.run.root, cells).await?;
     *read += asked.elapsed();
     Ok(window)
 }
@@ -240,16 +242,4 @@ fn lap(clock: &mut Instant) -> f64 {
     let seconds = (now - *clock).as_secs_f64();
     *clock = now;
     seconds
-}
-
-fn panicked(leaf: &LeafRef, error: tokio::task::JoinError) -> LeafError {
-    let message = match error.try_into_panic() {
-        Ok(panic) => panic
-            .downcast_ref::<&str>()
-            .map(|text| (*text).to_owned())
-            .or_else(|| panic.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "no message".to_owned()),
-        Err(error) => error.to_string(),
-    };
-    LeafError::of_leaf(&leaf.path(), LeafProblem::Panicked(message))
 }

@@ -12,8 +12,8 @@ use super::fold::FoldActor;
 use super::{Pass, stage};
 use crate::error::LeafFault;
 use crate::gate::{self, Verdict};
-use crate::messages::{FoldJob, LeafOutcome, LeafTicket, Reason, StampedLeaf};
-use crate::store::stamp::{ColumnRoot, Stamp};
+use crate::messages::{FoldJob, LeafRef, Outcome, Reason, StampedLeaf, Ticket};
+use crate::store::stamp::{ArtifactRoot, Stamp};
 
 pub(crate) struct GateActor {
     pass: Arc<Pass>,
@@ -25,7 +25,7 @@ pub(crate) struct GateActor {
 
 impl GateActor {
     pub(crate) fn new(pass: Arc<Pass>, fold: Addr<FoldActor>) -> Self {
-        let slots = Arc::new(Semaphore::new(pass.settings.max_in_flight));
+        let slots = Arc::new(Semaphore::new(pass.run.settings.max_in_flight));
         Self {
             pass,
             fold,
@@ -65,17 +65,17 @@ async fn judge_and_pass_on(
         column,
     } = stamped;
     let judged = judge(&pass, &ticket, &stamp, column.as_ref());
-    let reason = match pass.unless_stopped(judged).await {
+    let reason = match pass.run.unless_stopped(judged).await {
         Some(Ok(Verdict::Due(reason))) => reason,
-        Some(Ok(Verdict::Current)) => return ticket.finish(LeafOutcome::Current),
-        Some(Err(fault)) => return ticket.finish(LeafOutcome::failed(fault)),
-        None => return ticket.finish(LeafOutcome::NotAttempted),
+        Some(Ok(Verdict::Current)) => return ticket.finish(Outcome::Current),
+        Some(Err(fault)) => return ticket.finish(Outcome::failed(fault)),
+        None => return ticket.finish(Outcome::NotAttempted),
     };
     if !admit(&pass, &let_through) {
-        return ticket.finish(LeafOutcome::NotAttempted);
+        return ticket.finish(Outcome::NotAttempted);
     }
-    if pass.settings.dry_run {
-        return ticket.finish(LeafOutcome::Planned { reason });
+    if pass.dry_run {
+        return ticket.finish(Outcome::Planned { reason });
     }
     let job = FoldJob {
         ticket,
@@ -89,19 +89,19 @@ async fn judge_and_pass_on(
 /// A forced pass does not ask what its columns are like.
 async fn judge(
     pass: &Pass,
-    ticket: &LeafTicket,
+    ticket: &Ticket<LeafRef>,
     stamp: &Stamp,
-    column: Option<&ColumnRoot>,
+    column: Option<&ArtifactRoot>,
 ) -> Result<Verdict, LeafFault> {
-    if pass.settings.force {
+    if pass.force {
         return Ok(Verdict::Due(Reason::Forced));
     }
-    gate::judge(&pass.root, &pass.template, ticket.leaf(), stamp, column).await
+    gate::judge(&pass.run.root, &pass.template, ticket.work(), stamp, column).await
 }
 
 /// Lets a leaf through while fewer are under way than were asked for.
 fn admit(pass: &Pass, let_through: &AtomicU64) -> bool {
-    let Some(limit) = pass.settings.max_leaves else {
+    let Some(limit) = pass.max_leaves else {
         return true;
     };
     let nth = let_through.fetch_add(1, Ordering::Relaxed) + 1;

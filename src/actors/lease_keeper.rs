@@ -1,22 +1,20 @@
-//! Takes, keeps and gives back the sweep lease. In: Hold from folds, ReleaseLease from
-//! the supervisor. Out: Held; AbortPass when the lease cannot be had or is lost. The
-//! beating itself is done by a thread of its own, see [`crate::lease`].
+//! Takes, keeps and gives back the sweep lease. In: Hold from folds, EndLease from
+//! whoever started the run. Out: Held; the run stops when the lease cannot be had or is
+//! lost. The beating itself is done by a thread of its own, see [`crate::lease`].
 
 use std::sync::Arc;
 
-use actix::{Actor, ActorFutureExt, Addr, AtomicResponse, Context, Handler, WrapFuture};
+use actix::{Actor, ActorFutureExt, AtomicResponse, Context, Handler, WrapFuture};
 
-use super::Pass;
-use super::supervisor::Supervisor;
 use crate::error::AbortReason;
 use crate::lease::{BeatEvent, BeatThread, Pace};
-use crate::messages::{AbortPass, Event, Hold, ReleaseLease};
+use crate::messages::{EndLease, Event, Hold};
+use crate::run::Run;
 use crate::store::lease::{self, Acquired, Claim};
 use crate::store::{Held, LeaseError};
 
 pub(crate) struct LeaseKeeper {
-    pass: Arc<Pass>,
-    supervisor: Addr<Supervisor>,
+    run: Arc<Run>,
     state: State,
 }
 
@@ -32,10 +30,9 @@ enum State {
 }
 
 impl LeaseKeeper {
-    pub(crate) fn new(pass: Arc<Pass>, supervisor: Addr<Supervisor>) -> Self {
+    pub(crate) fn new(run: Arc<Run>) -> Self {
         Self {
-            pass,
-            supervisor,
+            run,
             state: State::NotAsked,
         }
     }
@@ -46,17 +43,17 @@ impl LeaseKeeper {
             Ok(acquired) => acquired,
             Err(error) => return self.refuse(error),
         };
-        let supervisor = self.supervisor.clone();
+        let run = self.run.clone();
         let beats = BeatThread::spawn(
-            &self.pass.root,
+            &self.run.root,
             held.clone(),
             Pace::for_ttl(held.ttl()),
-            move |event| on_beat(&supervisor, event),
+            move |event| on_beat(&run, event),
         );
         match beats {
             Ok(beats) => {
                 tracing::info!(run_id = held.run_id(), ?claimed_from, "lease held");
-                self.pass.announce(Event::LeaseHeld { claimed_from });
+                self.run.announce(Event::LeaseHeld { claimed_from });
                 self.state = State::Held {
                     held: held.clone(),
                     beats,
@@ -67,21 +64,19 @@ impl LeaseKeeper {
         }
     }
 
-    /// One message per pass, and the supervisor's mailbox is not bounded for it.
     fn refuse(&mut self, error: LeaseError) -> Option<Held> {
         self.state = State::Over;
-        let reason = AbortReason::LeaseRefused(Arc::new(error));
-        self.supervisor.do_send(AbortPass(reason));
+        self.run.stop(AbortReason::LeaseRefused(Arc::new(error)));
         None
     }
 }
 
-fn on_beat(supervisor: &Addr<Supervisor>, event: BeatEvent) {
+fn on_beat(run: &Run, event: BeatEvent) {
     match event {
         BeatEvent::Confirmed => tracing::debug!("lease beat confirmed"),
         BeatEvent::Failed(error) => tracing::warn!(%error, "lease beat failed, trying again"),
         BeatEvent::Ended(error) => {
-            supervisor.do_send(AbortPass(AbortReason::LeaseLost(error.to_string())));
+            run.stop(AbortReason::LeaseLost(error.to_string()));
         }
     }
 }
@@ -103,12 +98,12 @@ impl Handler<Hold> for LeaseKeeper {
         if let Some(answer) = answer {
             return AtomicResponse::new(Box::pin(actix::fut::ready(answer)));
         }
-        let pass = self.pass.clone();
+        let run = self.run.clone();
         let claim = Claim {
-            ttl_s: pass.settings.lease_ttl.as_secs(),
-            ..Claim::new(pass.run_id.clone())
+            ttl_s: run.settings.lease_ttl.as_secs(),
+            ..Claim::new(run.run_id.clone())
         };
-        let acquire = async move { lease::acquire(&pass.root, &claim, pass.clock.clone()).await };
+        let acquire = async move { lease::acquire(&run.root, &claim, run.clock.clone()).await };
         let kept = acquire
             .into_actor(self)
             .map(|acquired, keeper, _| keeper.keep(acquired));
@@ -116,15 +111,16 @@ impl Handler<Hold> for LeaseKeeper {
     }
 }
 
-impl Handler<ReleaseLease> for LeaseKeeper {
-    type Result = AtomicResponse<Self, Result<(), LeaseError>>;
+impl Handler<EndLease> for LeaseKeeper {
+    type Result = AtomicResponse<Self, Result<bool, LeaseError>>;
 
-    fn handle(&mut self, _: ReleaseLease, _: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, end: EndLease, _: &mut Context<Self>) -> Self::Result {
         let state = std::mem::replace(&mut self.state, State::Over);
         let release = async move {
             match state {
-                State::Held { beats, .. } => beats.release().await.map(|_| ()),
-                State::NotAsked | State::Over => Ok(()),
+                State::Held { .. } if end.keep => Ok(true),
+                State::Held { beats, .. } => beats.release().await.map(|_| false),
+                State::NotAsked | State::Over => Ok(false),
             }
         };
         AtomicResponse::new(Box::pin(release.into_actor(self)))

@@ -1,106 +1,116 @@
-//! The stages of the column pass, and the one function that wires them.
+//! The stages of the column pass and of the ladder, and the functions that wire them.
 //!
 //! ```text
 //! Discovery → StampReader → GateActor → FoldActor → ColumnWriter
-//!                 └───────────┴────────────┴─────────────┴──▶ Supervisor ◀── LeaseKeeper
+//!                 └───────────┴────────────┴─────────────┴──▶ Supervisor
+//!
+//! TargetFinder → LevelGate → LevelBuilder → Finisher
+//!      └─────────────┴────────────┴──▶ Supervisor
 //! ```
+//! One LeaseKeeper serves both.
 //! Every hop waits until the next stage has a slot, all the way back to the listing.
 //! The number of leaves in the pipeline is capped by the places their tickets hold,
 //! their bytes by the memory budget.
 
 mod column_writer;
 mod discovery;
+mod finisher;
 mod fold;
 mod gate;
 mod lease_keeper;
+mod level_builder;
+mod level_gate;
 mod stage;
 mod stamp_reader;
 mod supervisor;
+mod target_finder;
 
 use std::sync::Arc;
 
-use actix::{Actor, Addr, AsyncContext, Context};
-use tokio::sync::{broadcast, oneshot};
+use actix::{Actor, Addr};
+use tokio::sync::oneshot;
 
 use crate::abort::AbortSignal;
-use crate::budget::MemoryBudget;
-use crate::messages::Event;
+use crate::kernels::words::WordError;
 use crate::report::Tally;
-use crate::settings::Settings;
-use crate::store::Root;
+use crate::run::Run;
 use crate::store::template::ColumnTemplate;
-use crate::time::Clock;
 use crate::work::WorkSet;
 
 use column_writer::ColumnWriter;
 use discovery::Discovery;
+use finisher::Finisher;
 use fold::FoldActor;
 use gate::GateActor;
-use lease_keeper::LeaseKeeper;
+use level_builder::LevelBuilder;
+use level_gate::LevelGate;
+pub(crate) use lease_keeper::LeaseKeeper;
 use stamp_reader::StampReader;
+use supervisor::Step;
+pub(crate) use target_finder::Search;
+use target_finder::TargetFinder;
 pub(crate) use supervisor::Supervisor;
 
-/// What every stage of a pass shares.
+/// What every stage of the column pass shares.
 pub(crate) struct Pass {
-    pub root: Root,
+    pub run: Arc<Run>,
     pub template: Arc<ColumnTemplate>,
-    pub settings: Settings,
-    pub run_id: String,
-    pub clock: Arc<dyn Clock>,
-    pub abort: AbortSignal,
+    /// Whether columns are written whether they are current or not.
+    pub force: bool,
+    /// Whether columns are only judged.
+    pub dry_run: bool,
+    /// At most this many columns are written.
+    pub max_leaves: Option<u64>,
     /// Raised when as many leaves are under way as were asked for.
     pub enough: AbortSignal,
-    pub budget: MemoryBudget,
     /// Leaves known when the pass began; windows still to be listed come on top.
     pub num_leaves: u64,
-    pub events: broadcast::Sender<Event>,
 }
 
 impl Pass {
-    /// The present as a store writes it.
-    pub(crate) fn now(&self) -> String {
-        crate::time::iso(self.clock.now().unix_seconds())
-    }
-
     /// Whether no further leaf is to be begun.
     pub(crate) fn is_closing(&self) -> bool {
-        self.abort.is_raised() || self.enough.is_raised()
-    }
-
-    /// Does work that may be left undone; `None` when the pass was stopped on the way.
-    pub(crate) async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        tokio::select! {
-            biased;
-            () = self.abort.raised() => None,
-            done = work => Some(done),
-        }
-    }
-
-    /// Tells the watchers, of whom there may be none.
-    pub(crate) fn announce(&self, event: Event) {
-        let _ = self.events.send(event);
+        self.run.is_stopping() || self.enough.is_raised()
     }
 }
 
-/// A running pass.
-pub(crate) struct Stages {
-    /// Stops the pass.
-    pub supervisor: Addr<Supervisor>,
-    /// Arrives when every leaf has its outcome and the lease is given back.
-    pub tally: oneshot::Receiver<Tally>,
-}
-
-/// Starts the stages, last one first.
-pub(crate) fn start(pass: Arc<Pass>, work: WorkSet) -> Stages {
+/// Starts the stages of a column pass, last one first. The tally arrives when every leaf
+/// has its outcome.
+pub(crate) fn start_columns(
+    pass: Arc<Pass>,
+    work: WorkSet,
+    keeper: Addr<LeaseKeeper>,
+) -> oneshot::Receiver<Tally> {
     let (done, tally) = oneshot::channel();
-    let supervisor_context = Context::new();
-    let supervisor = supervisor_context.address();
-    let keeper = LeaseKeeper::new(pass.clone(), supervisor.clone()).start();
-    supervisor_context.run(Supervisor::new(pass.clone(), keeper.clone(), done));
+    let supervisor = Supervisor::new(pass.run.clone(), Step::Columns, pass.num_leaves, done).start();
     let writer = ColumnWriter::new(pass.clone()).start();
     let fold = FoldActor::new(pass.clone(), keeper, writer).start();
     let gate = GateActor::new(pass.clone(), fold).start();
     let reader = StampReader::new(pass.clone(), gate).start();
-    Discovery::new(pass, work, reader, supervisor.clone()).start();
-    Stages { supervisor, tally }
+    Discovery::new(pass, work, reader, supervisor).start();
+    tally
+}
+
+/// A ladder under way.
+pub(crate) struct Ladders {
+    /// Arrives when every artifact has its outcome.
+    pub tally: oneshot::Receiver<Tally>,
+    /// Sums up, and writes what comes last.
+    pub finisher: Addr<Finisher>,
+}
+
+/// Starts the stages of the ladder, last one first.
+///
+/// # Errors
+/// When a word names no cell, which the records have been checked for.
+pub(crate) fn start_ladder(search: Search, keeper: Addr<LeaseKeeper>) -> Result<Ladders, WordError> {
+    let (done, tally) = oneshot::channel();
+    let (ladder, work) = (search.ladder.clone(), search.work.clone());
+    let num_targets = search.num_targets()?;
+    let supervisor = Supervisor::new(ladder.run.clone(), Step::Ladder, num_targets, done).start();
+    let finisher = Finisher::new(ladder.clone(), work, keeper.clone()).start();
+    let builder = LevelBuilder::new(ladder.clone(), keeper, finisher.clone()).start();
+    let gate = LevelGate::new(ladder, builder, finisher.clone()).start();
+    TargetFinder::new(search, gate, supervisor).start();
+    Ok(Ladders { tally, finisher })
 }

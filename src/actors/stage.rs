@@ -4,7 +4,18 @@ use std::future::Future;
 use std::sync::Arc;
 
 use actix::{Actor, ActorFutureExt, AtomicResponse, WrapFuture};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::run::Run;
+
+/// The next place in flight; `None` when the run is stopping.
+pub(crate) async fn free_place(run: &Run, places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    tokio::select! {
+        biased;
+        () = run.stopping() => None,
+        place = places.clone().acquire_owned() => place.ok(),
+    }
+}
 
 /// Accepts one message of a stage: waits for a slot, starts `work` on the I/O threads,
 /// and replies.

@@ -12,8 +12,9 @@ use tokio::sync::Semaphore;
 use super::gate::GateActor;
 use super::{Pass, stage};
 use crate::error::LeafFault;
-use crate::messages::{FoundLeaf, LeafOutcome, LeafRef, StampedLeaf};
-use crate::store::stamp::{ColumnRoot, Stamp};
+use crate::messages::{FoundLeaf, Outcome, LeafRef, StampedLeaf};
+use crate::store::artifact::Artifact;
+use crate::store::stamp::{ArtifactRoot, Stamp};
 
 pub(crate) struct StampReader {
     pass: Arc<Pass>,
@@ -23,7 +24,7 @@ pub(crate) struct StampReader {
 
 impl StampReader {
     pub(crate) fn new(pass: Arc<Pass>, gate: Addr<GateActor>) -> Self {
-        let slots = Arc::new(Semaphore::new(pass.settings.max_in_flight));
+        let slots = Arc::new(Semaphore::new(pass.run.settings.max_in_flight));
         Self { pass, gate, slots }
     }
 }
@@ -44,9 +45,9 @@ impl Handler<FoundLeaf> for StampReader {
 async fn read_and_pass_on(pass: Arc<Pass>, found: FoundLeaf, gate: Addr<GateActor>) {
     let ticket = found.ticket;
     if pass.is_closing() {
-        return ticket.finish(LeafOutcome::NotAttempted);
+        return ticket.finish(Outcome::NotAttempted);
     }
-    match pass.unless_stopped(read(&pass, ticket.leaf())).await {
+    match pass.run.unless_stopped(read(&pass, ticket.work())).await {
         Some(Ok(Some((stamp, column)))) => {
             let stamped = StampedLeaf {
                 ticket,
@@ -56,9 +57,9 @@ async fn read_and_pass_on(pass: Arc<Pass>, found: FoundLeaf, gate: Addr<GateActo
             // A gate that is gone drops the ticket, which reports the leaf.
             let _ = gate.send(stamped).await;
         }
-        Some(Ok(None)) => ticket.finish(LeafOutcome::Empty),
-        Some(Err(fault)) => ticket.finish(LeafOutcome::failed(fault)),
-        None => ticket.finish(LeafOutcome::NotAttempted),
+        Some(Ok(None)) => ticket.finish(Outcome::Empty),
+        Some(Err(fault)) => ticket.finish(Outcome::failed(fault)),
+        None => ticket.finish(Outcome::NotAttempted),
     }
 }
 
@@ -66,12 +67,13 @@ async fn read_and_pass_on(pass: Arc<Pass>, found: FoundLeaf, gate: Addr<GateActo
 async fn read(
     pass: &Pass,
     leaf: &LeafRef,
-) -> Result<Option<(Stamp, Option<ColumnRoot>)>, LeafFault> {
-    let stamp = Stamp::read_leaf(&pass.root, leaf).map_err(LeafFault::from);
-    if pass.settings.force {
+) -> Result<Option<(Stamp, Option<ArtifactRoot>)>, LeafFault> {
+    let stamp = Stamp::read_leaf(&pass.run.root, leaf).map_err(LeafFault::from);
+    if pass.force {
         return Ok(stamp.await?.map(|stamp| (stamp, None)));
     }
-    let column = ColumnRoot::read(&pass.root, leaf).map_err(LeafFault::from);
+    let artifact = Artifact::column_of(leaf);
+    let column = ArtifactRoot::read(&pass.run.root, &artifact).map_err(LeafFault::from);
     let (stamp, column) = try_join(stamp, column).await?;
     Ok(stamp.map(|stamp| (stamp, column)))
 }

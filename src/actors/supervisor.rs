@@ -1,28 +1,45 @@
 //! Counts outcomes and turns a store-wide pattern of faults into one abort. In:
-//! LeafEnded from every stage, AbortPass from anyone. Out: the tally, once every leaf
-//! that entered has its outcome and the lease is given back.
+//! WorkEnded from every stage of a step. Out: the tally, once everything that entered
+//! has its outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, WrapFuture};
+use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
 use tokio::sync::oneshot;
 
-use super::Pass;
-use super::lease_keeper::LeaseKeeper;
 use crate::error::{AbortReason, FaultKind, LeafFault};
-use crate::messages::{
-    AbortPass, Admit, Event, LeafEnded, LeafOutcome, LeafRef, ReleaseLease, WorkListed,
-};
+use crate::messages::{Admit, Event, FailedSoFar, Outcome, WorkEnded, WorkListed};
 use crate::report::{FailedLeaf, Tally};
+use crate::run::Run;
 use crate::store::manifest::MANIFEST_KEY;
 
-/// How often a pass that nobody watches says where it is.
+/// A step of a run that consists of many pieces of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The column of every leaf.
+    Columns,
+    /// The artifacts of the ladder.
+    Ladder,
+}
+
+impl Step {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Columns => "columns",
+            Self::Ladder => "ladder",
+        }
+    }
+}
+
+/// How often a step that nobody watches says where it is.
 const PROGRESS_EVERY: Duration = Duration::from_secs(30);
 
 pub(crate) struct Supervisor {
-    pass: Arc<Pass>,
-    keeper: Addr<LeaseKeeper>,
+    run: Arc<Run>,
+    step: Step,
+    /// Pieces of work known when the step began.
+    num_items: u64,
     done: Option<oneshot::Sender<Tally>>,
     tally: Tally,
     admitted: u64,
@@ -53,13 +70,15 @@ impl FaultsInARow {
 
 impl Supervisor {
     pub(crate) fn new(
-        pass: Arc<Pass>,
-        keeper: Addr<LeaseKeeper>,
+        run: Arc<Run>,
+        step: Step,
+        num_items: u64,
         done: oneshot::Sender<Tally>,
     ) -> Self {
         Self {
-            pass,
-            keeper,
+            run,
+            step,
+            num_items,
             done: Some(done),
             tally: Tally::default(),
             admitted: 0,
@@ -69,10 +88,10 @@ impl Supervisor {
         }
     }
 
-    fn count(&mut self, leaf: &LeafRef, outcome: LeafOutcome, ctx: &mut Context<Self>) {
+    fn count(&mut self, path: String, outcome: Outcome, ctx: &mut Context<Self>) {
         let counts = &mut self.tally.counts;
         match outcome {
-            LeafOutcome::Written {
+            Outcome::Written {
                 reason,
                 num_bytes,
                 stages,
@@ -82,56 +101,57 @@ impl Supervisor {
                 self.tally.stages += stages;
                 self.tally.reasons.count(reason);
                 self.in_a_row = FaultsInARow::default();
-                tracing::debug!(leaf = %leaf, reason = reason.as_str(), "column written");
-                let leaf = leaf.path();
-                self.pass.announce(Event::Written { leaf, reason });
+                tracing::debug!(path, reason = reason.as_str(), "written");
+                self.run.announce(Event::Written { path, reason });
             }
-            LeafOutcome::Planned { reason } => {
-                tracing::info!(leaf = %leaf, reason = reason.as_str(), "column due");
+            Outcome::Planned { reason } => {
+                tracing::info!(path, reason = reason.as_str(), "due");
                 counts.planned += 1;
                 self.tally.reasons.count(reason);
             }
-            LeafOutcome::Current | LeafOutcome::Empty => {
+            Outcome::Current | Outcome::Empty => {
                 match outcome {
-                    LeafOutcome::Current => counts.current += 1,
+                    Outcome::Current => counts.current += 1,
                     _ => {
                         counts.empty += 1;
-                        tracing::warn!(leaf = %leaf, "no committed leaf where a run record names one");
+                        if self.step == Step::Columns {
+                            tracing::warn!(leaf = path, "no committed leaf where a run record names one");
+                        }
                     }
                 }
                 self.in_a_row = FaultsInARow::default();
-                self.pass.announce(Event::Skipped { leaf: leaf.path() });
+                self.run.announce(Event::Skipped { path });
             }
-            LeafOutcome::NotAttempted => counts.not_attempted += 1,
-            LeafOutcome::Failed(fault) => self.count_failure(leaf, &fault, ctx),
+            Outcome::NotAttempted => counts.not_attempted += 1,
+            Outcome::Failed(fault) => self.count_failure(path, &fault, ctx),
         }
     }
 
     /// Once the pass is stopping for a fault of the store, leaves that were already
     /// under way fail of the same fault and are no news.
-    fn count_failure(&mut self, leaf: &LeafRef, fault: &LeafFault, ctx: &mut Context<Self>) {
+    fn count_failure(&mut self, path: String, fault: &LeafFault, ctx: &mut Context<Self>) {
         let kind = fault.kind();
-        if self.tally.abort.is_some() && (kind.is_store_wide() || kind == FaultKind::LeaseLost) {
+        if self.run.is_stopping() && (kind.is_store_wide() || kind == FaultKind::LeaseLost) {
             self.tally.counts.not_attempted += 1;
             return;
         }
-        tracing::error!(leaf = %leaf, %kind, error = %fault, "leaf failed");
+        tracing::error!(path, %kind, error = %fault, "failed");
         self.tally.push_failure(FailedLeaf {
-            leaf: leaf.path(),
+            leaf: path.clone(),
             array: fault.array().map(str::to_owned),
             kind,
             error: fault.to_string(),
         });
-        self.pass.announce(Event::Failed {
-            leaf: leaf.path(),
+        self.run.announce(Event::Failed {
+            path,
             error: fault.to_string(),
         });
         if kind == FaultKind::LeaseLost {
-            self.abort(AbortReason::LeaseLost(fault.to_string()));
+            self.run.stop(AbortReason::LeaseLost(fault.to_string()));
         } else if !kind.is_store_wide() {
             self.in_a_row = FaultsInARow::default();
-        } else if self.in_a_row.push(kind) >= self.pass.settings.abort_after {
-            self.abort(AbortReason::StoreWide {
+        } else if self.in_a_row.push(kind) >= self.run.settings.abort_after {
+            self.run.stop(AbortReason::StoreWide {
                 kind,
                 error: fault.to_string(),
             });
@@ -142,28 +162,16 @@ impl Supervisor {
 
     /// One refusal may be one object's; if the manifest is refused too, it is the store.
     fn probe(&self, kind: FaultKind, error: String, ctx: &mut Context<Self>) {
-        let root = self.pass.root.clone();
+        let root = self.run.root.clone();
         let probe = async move { root.get(MANIFEST_KEY).await.err().map(|error| error.kind()) };
         ctx.spawn(probe.into_actor(self).map(move |refused, supervisor, _| {
             if refused.is_some_and(FaultKind::is_confirmed_by_probe) {
-                supervisor.abort(AbortReason::StoreWide { kind, error });
+                supervisor.run.stop(AbortReason::StoreWide { kind, error });
             }
         }));
     }
 
-    fn abort(&mut self, reason: AbortReason) {
-        if self.tally.abort.is_some() {
-            return;
-        }
-        tracing::error!(%reason, "stopping the pass");
-        self.pass.announce(Event::Aborted {
-            reason: reason.to_string(),
-        });
-        self.pass.abort.raise();
-        self.tally.abort = Some(reason);
-    }
-
-    /// Ends the pass when the last leaf has its outcome.
+    /// Ends the step when the last piece of work has its outcome.
     fn end_if_done(&mut self, ctx: &mut Context<Self>) {
         if !self.all_listed || self.ended < self.admitted || self.done.is_none() {
             return;
@@ -172,20 +180,13 @@ impl Supervisor {
         if counts.failed > 0 && counts.written + counts.current + counts.planned == 0 {
             let last = self.tally.failed_leaves.last();
             let error = last.map_or(String::new(), |leaf| leaf.error.clone());
-            self.abort(AbortReason::NothingWorked { error });
+            self.run.stop(AbortReason::NothingWorked { error });
         }
-        let Some(done) = self.done.take() else { return };
-        let release = self.keeper.send(ReleaseLease).into_actor(self);
-        ctx.spawn(release.map(|released, supervisor, _| {
-            let mut tally = std::mem::take(&mut supervisor.tally);
-            if let Ok(Err(error)) = released {
-                tally
-                    .warnings
-                    .push(format!("the lease was not given back: {error}"));
-            }
+        if let Some(done) = self.done.take() {
             // Whoever waited for the tally may have gone away.
-            let _ = done.send(tally);
-        }));
+            let _ = done.send(std::mem::take(&mut self.tally));
+        }
+        ctx.stop();
     }
 
     fn log_progress(&self) {
@@ -194,10 +195,10 @@ impl Supervisor {
             written = counts.written,
             current = counts.current,
             failed = counts.failed,
-            leaves = self.pass.num_leaves,
+            of = self.num_items,
             in_flight = self.admitted - self.ended,
-            in_flight_bytes = self.pass.budget.in_use(),
-            "columns"
+            in_flight_bytes = self.run.budget.in_use(),
+            "{}", self.step.name()
         );
     }
 }
@@ -228,20 +229,20 @@ impl Handler<WorkListed> for Supervisor {
     }
 }
 
-impl Handler<LeafEnded> for Supervisor {
+impl Handler<WorkEnded> for Supervisor {
     type Result = ();
 
-    fn handle(&mut self, ended: LeafEnded, ctx: &mut Context<Self>) {
+    fn handle(&mut self, ended: WorkEnded, ctx: &mut Context<Self>) {
         self.ended += 1;
-        self.count(&ended.leaf, ended.outcome, ctx);
+        self.count(ended.path, ended.outcome, ctx);
         self.end_if_done(ctx);
     }
 }
 
-impl Handler<AbortPass> for Supervisor {
-    type Result = ();
+impl Handler<FailedSoFar> for Supervisor {
+    type Result = u64;
 
-    fn handle(&mut self, abort: AbortPass, _: &mut Context<Self>) {
-        self.abort(abort.0);
+    fn handle(&mut self, _: FailedSoFar, _: &mut Context<Self>) -> u64 {
+        self.tally.counts.failed
     }
 }

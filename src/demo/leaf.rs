@@ -79,7 +79,7 @@ impl<'a> LeafWriter<'a> {
                 let encoded = if is_gap {
                     None
                 } else {
-                    member.inner.encode(self.cells.of(member.source))?
+                    member.inner.encode(0, self.cells.of(member.source))?
                 };
                 shard.push(encoded.as_ref().map(|(_, bytes)| bytes.as_ref()))?;
             }

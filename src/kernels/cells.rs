@@ -22,6 +22,14 @@ pub enum CellsRef<'a> {
 }
 
 impl Cells {
+    /// The same, borrowed.
+    pub fn as_ref(&self) -> CellsRef<'_> {
+        match self {
+            Self::Dense(bytes) => CellsRef::Dense(bytes),
+            Self::Ragged(column) => CellsRef::Ragged(column),
+        }
+    }
+
     /// Appends cells of the same kind; cells of the other kind never meet here.
     pub fn append(&mut self, other: Self) {
         match (self, other) {

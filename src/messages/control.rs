@@ -1,8 +1,7 @@
-//! What steers a pass from the side: admission, the lease, and the abort.
+//! What steers a step from the side: admission and the lease.
 
 use actix::Message;
 
-use crate::error::AbortReason;
 use crate::store::{Held, LeaseError};
 
 /// Discovery → Supervisor: a ticket was handed out.
@@ -18,18 +17,22 @@ pub(crate) struct WorkListed {
     pub not_attempted: u64,
 }
 
-/// FoldActor → LeaseKeeper: take the lease, or show that it is held. `None` when it
-/// cannot be had, which the keeper has told the supervisor.
+/// Whoever writes → LeaseKeeper: take the lease, or show that it is held. `None` when it
+/// cannot be had, and then the run is stopping.
 #[derive(Debug, Message)]
 #[rtype(result = "Option<Held>")]
 pub(crate) struct Hold;
 
-/// Supervisor → LeaseKeeper: stop beating and give the lease back.
+/// Whoever started the run → LeaseKeeper: stop beating, and give the lease back unless
+/// it is to stand. Whether it stands.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<(), LeaseError>")]
-pub(crate) struct ReleaseLease;
+#[rtype(result = "Result<bool, LeaseError>")]
+pub(crate) struct EndLease {
+    /// Whether a lease that is held stands until it expires.
+    pub keep: bool,
+}
 
-/// Anyone → Supervisor: stop the pass.
+/// Discovery of the ladder → Supervisor: how many pieces of work have failed.
 #[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct AbortPass(pub AbortReason);
+#[rtype(result = "u64")]
+pub(crate) struct FailedSoFar;

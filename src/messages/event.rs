@@ -12,22 +12,22 @@ pub enum Event {
         /// The run whose expired lease was claimed.
         claimed_from: Option<String>,
     },
-    /// A column was written.
+    /// The column of a leaf, or an artifact of the ladder, was written.
     Written {
-        /// Path of the leaf below the root.
-        leaf: String,
+        /// Path below the root of the leaf, or of the ladder's artifact.
+        path: String,
         /// Why it was due.
         reason: Reason,
     },
-    /// A column was current, or the leaf was not there.
+    /// It was current, or there was nothing to fold.
     Skipped {
-        /// Path of the leaf below the root.
-        leaf: String,
+        /// Path below the root of the leaf, or of the ladder's artifact.
+        path: String,
     },
-    /// A leaf failed.
+    /// A leaf, or an artifact of the ladder, failed.
     Failed {
-        /// Path of the leaf below the root.
-        leaf: String,
+        /// Path below the root of the leaf, or of the ladder's artifact.
+        path: String,
         /// What is wrong and what to do.
         error: String,
     },

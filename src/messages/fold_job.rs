@@ -2,13 +2,13 @@
 
 use actix::Message;
 
-use crate::messages::{LeafTicket, Reason};
+use crate::messages::{LeafRef, Reason, Ticket};
 use crate::store::stamp::Stamp;
 
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(crate) struct FoldJob {
-    pub ticket: LeafTicket,
+    pub ticket: Ticket<LeafRef>,
     pub stamp: Stamp,
     /// Why the column is not current.
     pub reason: Reason,

@@ -4,7 +4,7 @@
 use actix::Message;
 
 use crate::budget::Share;
-use crate::messages::{LeafTicket, Reason};
+use crate::messages::{LeafRef, Reason, Ticket};
 use crate::report::StageSeconds;
 use crate::store::Held;
 use crate::store::column::EncodedColumn;
@@ -13,7 +13,7 @@ use crate::store::stamp::Stamp;
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(crate) struct FoldedColumn {
-    pub ticket: LeafTicket,
+    pub ticket: Ticket<LeafRef>,
     pub stamp: Stamp,
     pub reason: Reason,
     pub column: EncodedColumn,

@@ -1,17 +1,12 @@
-//! Discovery → StampReader: a leaf of the work set, and the ticket that reports how
-//! its work ended.
+//! Discovery → StampReader: a leaf of the work set.
 
 use std::fmt;
 
-use actix::{Addr, Message};
-use tokio::sync::OwnedSemaphorePermit;
+use actix::Message;
 
-use crate::actors::Supervisor;
 use crate::kernels::words::{WordError, decimal};
-use crate::messages::outcome::{LeafEnded, LeafOutcome};
-
-/// Stands for "no window" in the names of columns.
-const ALL: &str = "all";
+use crate::messages::Ticket;
+use crate::store::artifact::{ALL, Artifact};
 
 /// A leaf of the store: a shard and, on a windowed store, a window.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,12 +50,12 @@ impl LeafRef {
 
     /// Path of the leaf's column below the root.
     pub fn column_path(&self) -> String {
-        format!("{}/{}.pyramid.zarr", self.node, self.window_label())
+        Artifact::column_of(self).path()
     }
 
     /// Path of the column's sidecar below the root.
     pub fn sidecar_path(&self) -> String {
-        format!("{}/{}.pyramid.stats.json", self.node, self.window_label())
+        Artifact::column_of(self).sidecar_path()
     }
 }
 
@@ -74,63 +69,7 @@ impl fmt::Display for LeafRef {
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(crate) struct FoundLeaf {
-    pub ticket: LeafTicket,
-}
-
-/// The right to work on one leaf: one of the pass's places in flight, and the duty to
-/// report exactly one outcome. A ticket that is dropped without one, as by a panic,
-/// reports that.
-pub(crate) struct LeafTicket {
-    leaf: LeafRef,
-    supervisor: Option<Addr<Supervisor>>,
-    _place: OwnedSemaphorePermit,
-}
-
-impl fmt::Debug for LeafTicket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LeafTicket").field(&self.leaf).finish()
-    }
-}
-
-impl LeafTicket {
-    pub(crate) fn new(
-        leaf: LeafRef,
-        supervisor: Addr<Supervisor>,
-        place: OwnedSemaphorePermit,
-    ) -> Self {
-        Self {
-            leaf,
-            supervisor: Some(supervisor),
-            _place: place,
-        }
-    }
-
-    pub(crate) fn leaf(&self) -> &LeafRef {
-        &self.leaf
-    }
-
-    /// Reports how the work on the leaf ended.
-    pub(crate) fn finish(mut self, outcome: LeafOutcome) {
-        self.report(outcome);
-    }
-
-    /// `do_send` escapes the mailbox's capacity, but there are never more tickets than
-    /// places in flight.
-    fn report(&mut self, outcome: LeafOutcome) {
-        if let Some(supervisor) = self.supervisor.take() {
-            supervisor.do_send(LeafEnded {
-                leaf: self.leaf.clone(),
-                outcome,
-            });
-        }
-    }
-}
-
-impl Drop for LeafTicket {
-    fn drop(&mut self) {
-        let leaf = self.leaf.clone();
-        self.report(LeafOutcome::dropped(&leaf));
-    }
+    pub ticket: Ticket<LeafRef>,
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
-//! Any stage → Supervisor: how the work on one leaf ended.
+//! Any stage → Supervisor: how the work on one leaf, or one level's artifact, ended.
 
 use actix::Message;
 
 use crate::error::LeafFault;
-use crate::messages::LeafRef;
 use crate::report::StageSeconds;
 
 /// Why a column is not current, by the check that found it (`format.md` section 7,
@@ -49,10 +48,10 @@ impl Reason {
     }
 }
 
-/// How the work on one leaf ended.
+/// How the work on one leaf, or one level's artifact, ended.
 #[derive(Debug)]
-pub(crate) enum LeafOutcome {
-    /// Its column was written and stamped.
+pub(crate) enum Outcome {
+    /// Its column, or the artifact, was written and stamped.
     Written {
         /// Why it was due.
         reason: Reason,
@@ -61,35 +60,38 @@ pub(crate) enum LeafOutcome {
         /// Where the time went.
         stages: StageSeconds,
     },
-    /// Its column is current.
+    /// It is current.
     Current,
-    /// There is no committed leaf.
+    /// There is no committed leaf, or no column to fold from.
     Empty,
-    /// A dry run found its column due.
+    /// A dry run found it due.
     Planned {
         /// Why it is due.
         reason: Reason,
     },
-    /// The pass ended before the leaf's turn.
+    /// The step ended before its turn.
     NotAttempted,
     /// It failed; the pass goes on.
     Failed(Box<LeafFault>),
 }
 
-impl LeafOutcome {
+impl Outcome {
     pub(crate) fn failed(fault: impl Into<LeafFault>) -> Self {
         Self::Failed(Box::new(fault.into()))
     }
 
     /// The outcome of a ticket nobody finished.
-    pub(crate) fn dropped(leaf: &LeafRef) -> Self {
-        Self::failed(LeafFault::Dropped { leaf: leaf.path() })
+    pub(crate) fn dropped(work: &impl std::fmt::Display) -> Self {
+        Self::failed(LeafFault::Dropped {
+            path: work.to_string(),
+        })
     }
 }
 
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub(crate) struct LeafEnded {
-    pub leaf: LeafRef,
-    pub outcome: LeafOutcome,
+pub(crate) struct WorkEnded {
+    /// Path below the root of what was worked on.
+    pub path: String,
+    pub outcome: Outcome,
 }

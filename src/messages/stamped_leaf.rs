@@ -2,15 +2,15 @@
 
 use actix::Message;
 
-use crate::messages::LeafTicket;
-use crate::store::stamp::{ColumnRoot, Stamp};
+use crate::messages::{LeafRef, Ticket};
+use crate::store::stamp::{ArtifactRoot, Stamp};
 
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(crate) struct StampedLeaf {
-    pub ticket: LeafTicket,
+    pub ticket: Ticket<LeafRef>,
     /// The leaf's own stamp.
     pub stamp: Stamp,
     /// The root document of its column, when one is there.
-    pub column: Option<ColumnRoot>,
+    pub column: Option<ArtifactRoot>,
 }

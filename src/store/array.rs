@@ -31,6 +31,21 @@ pub(crate) enum Cut {
         /// Cells of an inner chunk.
         inner_cells: u64,
     },
+    /// One object for every chunk.
+    Chunked {
+        /// Cells of a chunk.
+        cells: u64,
+    },
+}
+
+impl Cut {
+    /// Cells of an object of an array of `n_cells`.
+    fn object_cells(self, n_cells: u64) -> u64 {
+        match self {
+            Self::Single | Self::Sharded { .. } => n_cells,
+            Self::Chunked { cells } => cells,
+        }
+    }
 }
 
 /// One array, ready to encode its cells.
@@ -41,7 +56,8 @@ pub(crate) struct ArrayTemplate {
     pub element: ElementType,
     /// The metadata document.
     pub document: Value,
-    n_cells: u64,
+    /// Cells of one of its objects.
+    pub object_cells: u64,
     codecs: CodecChain,
     data_type: DataType,
     fill: FillValue,
@@ -52,7 +68,7 @@ impl std::fmt::Debug for ArrayTemplate {
         f.debug_struct("ArrayTemplate")
             .field("name", &self.name)
             .field("element", &self.element)
-            .field("n_cells", &self.n_cells)
+            .field("object_cells", &self.object_cells)
             .finish()
     }
 }
@@ -86,6 +102,7 @@ impl ArrayTemplate {
             fill.dtype().name(),
             fill.to_json(),
             n_cells,
+            cut.object_cells(n_cells),
             with_cut(codecs, cut),
             attributes,
         );
@@ -110,6 +127,7 @@ impl ArrayTemplate {
             RAGGED_NAME,
             json!(""),
             n_cells,
+            cut.object_cells(n_cells),
             with_cut(codecs, cut),
             attributes,
         );
@@ -139,21 +157,22 @@ impl ArrayTemplate {
             element,
             codecs: codec_chain(&metadata, cut).map_err(failed)?,
             document,
-            n_cells,
+            object_cells: cut.object_cells(n_cells),
             data_type,
             fill,
         })
     }
 
-    /// The object that holds `cells`, below the array; `None` when every cell is fill,
-    /// because such an object is not written.
+    /// The object with this index, which holds `cells`, and its key below the array;
+    /// `None` when every cell is fill, because such an object is not written.
     ///
     /// # Errors
     /// When the cells are not those of this array.
     pub(crate) fn encode(
         &self,
+        index: u64,
         cells: CellsRef<'_>,
-    ) -> Result<Option<(&'static str, Bytes)>, EncodeError> {
+    ) -> Result<Option<(String, Bytes)>, EncodeError> {
         let failed = |detail: String| EncodeError {
             array: self.name.clone(),
             detail,
@@ -170,18 +189,15 @@ impl ArrayTemplate {
         if decoded.is_fill_value(&self.fill) {
             return Ok(None);
         }
-        let shape = [NonZeroU64::new(self.n_cells).unwrap_or(NonZeroU64::MIN)];
+        let shape = [NonZeroU64::new(self.object_cells).unwrap_or(NonZeroU64::MIN)];
         let options = CodecOptions::default().with_concurrent_target(1);
         let encoded = self
             .codecs
             .encode(decoded, &shape, &self.data_type, &self.fill, &options)
             .map_err(|error| failed(error.to_string()))?;
-        Ok(Some((ONLY_OBJECT, Bytes::from(encoded.into_owned()))))
+        Ok(Some((format!("c/{index}"), Bytes::from(encoded.into_owned()))))
     }
 }
-
-/// Key of the only object of an array that is cut into none or into one shard.
-const ONLY_OBJECT: &str = "c/0";
 
 /// Single-byte numbers have no byte order to record.
 fn endianness(fill: dense::FillValue) -> Value {
@@ -194,7 +210,7 @@ fn endianness(fill: dense::FillValue) -> Value {
 
 fn with_cut(codecs: Value, cut: Cut) -> Value {
     match cut {
-        Cut::Single => codecs,
+        Cut::Single | Cut::Chunked { .. } => codecs,
         Cut::Sharded { inner_cells } => json!([{
             "name": "sharding_indexed",
             "configuration": {
@@ -214,13 +230,14 @@ fn document(
     data_type: &str,
     fill_value: Value,
     n_cells: u64,
+    object_cells: u64,
     codecs: Value,
     attributes: Map<String, Value>,
 ) -> Value {
     json!({
         "shape": [n_cells],
         "data_type": data_type,
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [n_cells]}},
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [object_cells]}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": fill_value,
         "codecs": codecs,

@@ -1,7 +1,7 @@
 //! The column of a leaf: encoding its arrays, and writing it. `format.md` section 7.
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::error::LeafFault;
 use crate::kernels::cells::CellsRef;
@@ -10,9 +10,9 @@ use crate::kernels::words::morton;
 use crate::messages::LeafRef;
 use crate::store::array::ArrayTemplate;
 use crate::store::artifact::{Artifact, ArtifactWriter, Sidecar};
-use crate::store::stamp::{NewStamp, Stamp, group_document};
+use crate::store::stamp::{NewStamp, Stamp};
 use crate::store::template::{ColumnTemplate, GroupTemplate};
-use crate::store::{Held, METADATA, Root, hash, json};
+use crate::store::{Held, Root, hash};
 
 /// A column, ready to be written.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl EncodedColumn {
         };
         let mut hashes = Vec::new();
         for (group, folded) in template.groups.iter().zip(&folded.groups) {
-            column.push_group(group, leaf_attributes);
+            column.documents.extend(group.documents(leaf_attributes));
             let words = cell_words(leaf, group)?;
             column.push_array(group, &group.morton, CellsRef::Dense(&words), &mut hashes)?;
             for (members, cells) in group.fields.iter().zip(&folded.fields) {
@@ -65,17 +65,6 @@ impl EncodedColumn {
         objects.map(|(_, bytes)| bytes.len() as u64).sum()
     }
 
-    /// A column's groups say what the leaf's own group says, at their own order.
-    fn push_group(&mut self, group: &GroupTemplate, leaf_attributes: &Map<String, Value>) {
-        let mut attributes = leaf_attributes.clone();
-        if let Some(Value::Object(dggs)) = attributes.get_mut("dggs") {
-            dggs.insert("refinement_level".to_owned(), json!(group.order));
-        }
-        let document = json::python_pretty(&group_document(attributes), json::ZARR_INDENT);
-        self.documents
-            .push((format!("{}/{METADATA}", group.order), document.into()));
-    }
-
     fn push_array(
         &mut self,
         group: &GroupTemplate,
@@ -84,10 +73,7 @@ impl EncodedColumn {
         hashes: &mut Vec<(String, String)>,
     ) -> Result<(), LeafFault> {
         let path = format!("{}/{}", group.order, array.name);
-        let document = json::python_pretty(&array.document, json::ZARR_INDENT);
-        self.documents
-            .push((format!("{path}/{METADATA}"), document.into()));
-        if let Some((key, bytes)) = array.encode(cells)? {
+        if let Some((key, bytes)) = array.encode(0, cells)? {
             self.chunks.push((format!("{path}/{key}"), bytes));
         }
         hashes.push((path, hash::of_cells(cells)));

@@ -236,6 +236,24 @@ impl OpenGroup {
         Ok(fetched)
     }
 
+    /// Reads a run of cells of one array, whole tiles of it; none when the group has no
+    /// such array.
+    ///
+    /// # Errors
+    /// Failed requests, and tiles that do not decode.
+    pub(crate) async fn read_array(
+        &self,
+        root: &Root,
+        name: &str,
+        cells: Range<u64>,
+    ) -> Result<Cells, LeafError> {
+        let Some(array) = self.arrays().find(|array| array.name == name) else {
+            return Ok(Cells::Dense(Vec::new()));
+        };
+        let tiles = self.fetch_array(root, Some(array), &cells).await?;
+        self.array_cells(array, &tiles, &cells)
+    }
+
     /// Decodes cells of a window; absent arrays are fill.
     ///
     /// # Errors

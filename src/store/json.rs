@@ -12,6 +12,9 @@ use serde_json::Value;
 /// Indentation of a `zarr.json` document.
 pub(crate) const ZARR_INDENT: usize = 2;
 
+/// Indent of the documents at the root of a store.
+pub(crate) const ROOT_INDENT: usize = 1;
+
 /// Reads a document.
 ///
 /// # Errors

@@ -42,6 +42,19 @@ impl LeafError {
         }
     }
 
+    /// The fold of an artifact ended in a panic, or was given up.
+    pub(crate) fn panicked(leaf: &str, error: tokio::task::JoinError) -> Self {
+        let message = match error.try_into_panic() {
+            Ok(panic) => panic
+                .downcast_ref::<&str>()
+                .map(|text| (*text).to_owned())
+                .or_else(|| panic.downcast_ref::<String>().cloned())
+                .unwrap_or_else(|| "no message".to_owned()),
+            Err(error) => error.to_string(),
+        };
+        Self::of_leaf(leaf, LeafProblem::Panicked(message))
+    }
+
     /// The array the fault is about, when it is one array's.
     pub fn array(&self) -> Option<&str> {
         match (&self.array, &*self.problem) {

@@ -113,7 +113,7 @@ mod tests {
     fn encode(column: &RaggedColumn) -> Vec<u8> {
         let cut = Cut::Single;
         let array = ArrayTemplate::ragged("a", column.len() as u64, cut, Default::default());
-        let encoded = array.unwrap().encode(CellsRef::Ragged(column)).unwrap();
+        let encoded = array.unwrap().encode(0, CellsRef::Ragged(column)).unwrap();
         encoded.expect("a column that is not all fill").1.to_vec()
     }
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::messages::LeafRef;
-use crate::store::artifact::Tier;
+use crate::store::artifact::{Artifact, Tier};
 use crate::store::leaf_error::{LeafError, LeafProblem};
 use crate::store::{METADATA, Root, StoreError, json};
 use crate::time::parse_iso;
@@ -60,14 +60,25 @@ impl Stamp {
     /// Whether this was written before `other`. Times that cannot be compared count as
     /// older, so that the artifact is written anew.
     pub(crate) fn is_older_than(&self, other: &Self) -> bool {
-        match (self.written_at(), other.written_at()) {
+        match (self.instant(), other.instant()) {
             (Some(this), Some(other)) => this < other,
             _ => true,
         }
     }
 
-    fn written_at(&self) -> Option<i64> {
-        parse_iso(self.record.get("written_at")?.as_str()?)
+    /// When it was stamped, as recorded.
+    pub(crate) fn written_at(&self) -> Option<&str> {
+        self.record.get("written_at")?.as_str()
+    }
+
+    /// The sweep that stamped it, if it was one.
+    pub(crate) fn run_id(&self) -> Option<&str> {
+        self.record.get("run_id")?.as_str()
+    }
+
+    /// When it was stamped, in seconds since the epoch.
+    pub(crate) fn instant(&self) -> Option<i64> {
+        parse_iso(self.written_at()?)
     }
 }
 
@@ -114,31 +125,30 @@ impl NewStamp<'_> {
     }
 }
 
-/// The root document of a column.
+/// The root document of a column or an overview.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ColumnRoot {
+pub(crate) struct ArtifactRoot {
+    tier: Tier,
     document: Value,
 }
 
-impl ColumnRoot {
-    /// Reads the root document of a leaf's column; `None` when there is none, or none that
-    /// is JSON: such a column has no stamp and is written anew.
+impl ArtifactRoot {
+    /// Reads the root document of an artifact; `None` when there is none, or none that is
+    /// JSON: such an artifact has no stamp and is written anew.
     ///
     /// # Errors
     /// Failed requests.
-    pub(crate) async fn read(root: &Root, leaf: &LeafRef) -> Result<Option<Self>, StoreError> {
-        let key = format!("{}/{METADATA}", leaf.column_path());
-        let bytes = root.get_if_present(&key).await?;
+    pub(crate) async fn read(root: &Root, artifact: &Artifact) -> Result<Option<Self>, StoreError> {
+        let bytes = root.get_if_present(&artifact.root_key()).await?;
         let document = bytes.and_then(|bytes| json::parse(&bytes).ok());
-        Ok(document.map(|document| Self { document }))
+        let tier = artifact.tier;
+        Ok(document.map(|document| Self { tier, document }))
     }
 
-    /// The column's record and stamp, when it has both.
+    /// The artifact's record and stamp, when it has both.
     pub(crate) fn stamped(&self) -> Option<(&Value, Stamp)> {
-        let record = self
-            .document
-            .get("attributes")?
-            .get(Tier::Column.record_key())?;
+        let attributes = self.document.get("attributes")?;
+        let record = attributes.get(self.tier.record_key())?;
         Some((record, Stamp::of(&self.document)?))
     }
 }

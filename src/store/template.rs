@@ -4,19 +4,23 @@
 //! [`ColumnTemplate`], derived once per pass; writer and gate both use it, so what is
 //! written is what is later found current. `format.md` section 7.
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::kernels::dense::{DenseType, FillValue};
-use crate::kernels::plan::{FoldLaw, FoldPlan};
+use crate::kernels::plan::{FoldLaw, FoldPlan, cells_between};
 use crate::pyramid::{Approximate, Declaration, Field, FieldClass, Packed};
 use crate::store::array::{ArrayTemplate, Cut, EncodeError};
+use crate::store::stamp::group_document;
+use crate::store::{METADATA, json};
 
 /// Groups of at least this many cells are sharded under the boundary law.
 const SHARDED_FROM_CELLS: u64 = 4u64.pow(5);
 /// Cells of an inner chunk of such a group.
 const SHARD_INNER_CELLS: u64 = 4u64.pow(4);
 
-const COLUMN_SPEC: &str = "zagg-column/1";
+/// The specification of a column.
+pub(crate) const COLUMN_SPEC: &str = "zagg-column/1";
 const COMPOSITION_LANES: [&str; 8] = [
     "land",
     "ocean",
@@ -82,6 +86,49 @@ impl FieldMembers {
 }
 
 impl GroupTemplate {
+    /// A group of `n_cells` cells of `order`.
+    ///
+    /// # Errors
+    /// When an array of the template cannot be built, which is a fault of the program.
+    pub(crate) fn new(
+        fields: &[Field],
+        order: u8,
+        n_cells: u64,
+        cut: Cut,
+    ) -> Result<Self, EncodeError> {
+        let words = FillValue::zero(DenseType::Uint64);
+        Ok(Self {
+            order,
+            n_cells,
+            morton: ArrayTemplate::dense(MORTON, words, n_cells, cut, Map::new())?,
+            fields: fields
+                .iter()
+                .map(|field| members(field, n_cells, cut))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The metadata documents of the group and its arrays, by their keys below the
+    /// artifact. `attributes` are those of the group the cells come from; nothing but the
+    /// order of the cells differs (`format.md` section 7).
+    pub(crate) fn documents(&self, attributes: &Map<String, Value>) -> Vec<(String, Bytes)> {
+        let mut attributes = attributes.clone();
+        if let Some(Value::Object(dggs)) = attributes.get_mut("dggs") {
+            dggs.insert("refinement_level".to_owned(), json!(self.order));
+        }
+        let pretty = |document: &Value| json::python_pretty(document, json::ZARR_INDENT).into();
+        let order = self.order;
+        let group = (
+            format!("{order}/{METADATA}"),
+            pretty(&group_document(attributes)),
+        );
+        let arrays = self.arrays().map(|array| {
+            let key = format!("{order}/{}/{METADATA}", array.name);
+            (key, pretty(&array.document))
+        });
+        std::iter::once(group).chain(arrays).collect()
+    }
+
     /// Every array of the group.
     pub(crate) fn arrays(&self) -> impl Iterator<Item = &ArrayTemplate> {
         std::iter::once(&self.morton).chain(self.fields.iter().flat_map(FieldMembers::arrays))
@@ -107,7 +154,7 @@ impl ColumnTemplate {
         let groups = declaration
             .groups
             .iter()
-            .map(|order| group(&declaration, *order, law))
+            .map(|order| column_group(&declaration, *order, law))
             .collect::<Result<Vec<_>, _>>()?;
         let provenance = declaration
             .fields
@@ -134,6 +181,11 @@ impl ColumnTemplate {
             provenance: Value::Object(provenance),
             group_records: Value::Object(group_records),
         })
+    }
+
+    /// What columns record of how each field was folded.
+    pub(crate) fn provenance(&self) -> &Value {
+        &self.provenance
     }
 
     /// Order of the finest group.
@@ -181,25 +233,20 @@ impl ColumnTemplate {
     }
 }
 
-fn group(declaration: &Declaration, order: u8, law: FoldLaw) -> Result<GroupTemplate, EncodeError> {
-    let n_cells = 4u64.pow(u32::from(order - declaration.shard_order));
+/// A group of a leaf's column.
+fn column_group(
+    declaration: &Declaration,
+    order: u8,
+    law: FoldLaw,
+) -> Result<GroupTemplate, EncodeError> {
+    let n_cells = cells_between(order, declaration.shard_order);
     let cut = match law {
         FoldLaw::Boundary if n_cells >= SHARDED_FROM_CELLS => Cut::Sharded {
             inner_cells: SHARD_INNER_CELLS,
         },
         _ => Cut::Single,
     };
-    let words = FillValue::zero(DenseType::Uint64);
-    Ok(GroupTemplate {
-        order,
-        n_cells,
-        morton: ArrayTemplate::dense(MORTON, words, n_cells, cut, Map::new())?,
-        fields: declaration
-            .fields
-            .iter()
-            .map(|field| members(field, n_cells, cut))
-            .collect::<Result<_, _>>()?,
-    })
+    GroupTemplate::new(&declaration.fields, order, n_cells, cut)
 }
 
 fn members(field: &Field, n_cells: u64, cut: Cut) -> Result<FieldMembers, EncodeError> {

@@ -1,0 +1,132 @@
+//! Streams the artifacts of the ladder into the pipeline, finest nodes first. In: the
+//! shards and their windows. Out: FoundTarget. Waits between two batches of orders until
+//! every artifact of the first has its outcome, and begins no other batch once one has
+//! failed: what is coarser reads what is finer.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use actix::{Actor, Addr, AsyncContext, Context, WrapFuture};
+use tokio::sync::Semaphore;
+
+use super::level_gate::LevelGate;
+use super::stage::free_place;
+use super::supervisor::Supervisor;
+use crate::kernels::words::WordError;
+use crate::ladder::{Ladder, LadderWork, Target};
+use crate::messages::{Admit, FailedSoFar, FoundTarget, Ticket, WorkListed};
+use crate::pyramid::Level;
+
+pub(crate) struct TargetFinder {
+    search: Option<Search>,
+    gate: Addr<LevelGate>,
+    supervisor: Addr<Supervisor>,
+}
+
+/// Which artifacts are looked for.
+#[derive(Clone)]
+pub(crate) struct Search {
+    pub ladder: Arc<Ladder>,
+    pub work: Arc<LadderWork>,
+    /// Only what lies above these shards; none means all.
+    pub above: Vec<u64>,
+}
+
+impl Search {
+    /// The artifacts at a level.
+    ///
+    /// # Errors
+    /// When a word names no cell, which the records have been checked for.
+    fn targets(&self, level: &Level) -> Result<Vec<Target>, WordError> {
+        let nodes: BTreeSet<u64> = LadderWork::ancestors(&self.above, level.order)?;
+        let targets = self.work.targets(&self.ladder.template.plan, level);
+        let asked_for = |target: &Result<Target, WordError>| {
+            let node = target.as_ref().map(|target| target.artifact.word);
+            nodes.is_empty() || node.is_ok_and(|node| nodes.contains(&node))
+        };
+        targets.filter(asked_for).collect()
+    }
+
+    /// How many artifacts there are.
+    ///
+    /// # Errors
+    /// As [`Search::targets`].
+    pub(crate) fn num_targets(&self) -> Result<u64, WordError> {
+        let levels = self.ladder.template.plan.levels.iter();
+        let counts = levels.map(|level| Ok(self.targets(level)?.len() as u64));
+        counts.sum()
+    }
+}
+
+impl TargetFinder {
+    pub(crate) fn new(search: Search, gate: Addr<LevelGate>, supervisor: Addr<Supervisor>) -> Self {
+        Self {
+            search: Some(search),
+            gate,
+            supervisor,
+        }
+    }
+}
+
+impl Actor for TargetFinder {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        if let Some(search) = self.search.take() {
+            let find = find(search, self.gate.clone(), self.supervisor.clone());
+            ctx.spawn(find.into_actor(self));
+        }
+    }
+}
+
+async fn find(search: Search, gate: Addr<LevelGate>, supervisor: Addr<Supervisor>) {
+    let settings = &search.ladder.run.settings;
+    let max_in_flight = u32::try_from(settings.max_in_flight).unwrap_or(u32::MAX);
+    let places = Arc::new(Semaphore::new(max_in_flight as usize));
+    let mut left = search.num_targets().unwrap_or(0);
+    for batch in search.ladder.template.plan.batches(settings.tuple_width) {
+        for order in batch {
+            left -= send_level(&search, order, &places, &gate, &supervisor).await;
+        }
+        // Every place is free again when every artifact of the batch has its outcome.
+        drop(places.acquire_many(max_in_flight).await);
+        let failed = supervisor.send(FailedSoFar).await;
+        if search.ladder.run.is_stopping() || failed.unwrap_or(1) > 0 {
+            break;
+        }
+    }
+    // A supervisor that is gone counts no more.
+    let _ = supervisor
+        .send(WorkListed {
+            not_attempted: left,
+        })
+        .await;
+}
+
+/// Sends the artifacts of a level; how many.
+async fn send_level(
+    search: &Search,
+    order: u8,
+    places: &Arc<Semaphore>,
+    gate: &Addr<LevelGate>,
+    supervisor: &Addr<Supervisor>,
+) -> u64 {
+    let run = &search.ladder.run;
+    let level = search.ladder.level(order);
+    // The words have been checked when the artifacts were counted.
+    let targets = level.and_then(|level| search.targets(level).ok());
+    let mut sent = 0;
+    for target in targets.unwrap_or_default() {
+        let Some(place) = free_place(run, places).await else {
+            break;
+        };
+        if supervisor.send(Admit).await.is_err() {
+            break;
+        }
+        let ticket = Ticket::new(Arc::new(target), supervisor.clone(), place);
+        sent += 1;
+        // A gate that is gone drops the ticket, which reports the artifact.
+        let _ = gate.send(FoundTarget { ticket }).await;
+    }
+    sent
+}

@@ -1,0 +1,92 @@
+//! What the steps of one run share: the store, the settings, the clock, and the one
+//! abort.
+
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::broadcast;
+
+use crate::abort::AbortSignal;
+use crate::budget::MemoryBudget;
+use crate::error::AbortReason;
+use crate::messages::Event;
+use crate::settings::Settings;
+use crate::store::Root;
+use crate::time::Clock;
+
+/// One run of the program on one store, from its admission to its report.
+pub(crate) struct Run {
+    pub root: Root,
+    pub settings: Settings,
+    /// As in the lease.
+    pub run_id: String,
+    pub clock: Arc<dyn Clock>,
+    pub budget: MemoryBudget,
+    events: broadcast::Sender<Event>,
+    stopping: AbortSignal,
+    reason: OnceLock<AbortReason>,
+}
+
+impl Run {
+    pub(crate) fn new(
+        root: Root,
+        settings: Settings,
+        run_id: String,
+        clock: Arc<dyn Clock>,
+        events: broadcast::Sender<Event>,
+    ) -> Self {
+        Self {
+            budget: MemoryBudget::new(settings.memory_budget),
+            root,
+            settings,
+            run_id,
+            clock,
+            events,
+            stopping: AbortSignal::new(),
+            reason: OnceLock::new(),
+        }
+    }
+
+    /// The present as a store writes it.
+    pub(crate) fn now(&self) -> String {
+        crate::time::iso(self.clock.now().unix_seconds())
+    }
+
+    /// Stops the run. The first reason counts, and is the only one told.
+    pub(crate) fn stop(&self, reason: AbortReason) {
+        let text = reason.to_string();
+        if self.reason.set(reason).is_ok() {
+            tracing::error!(reason = text, "stopping");
+            self.announce(Event::Aborted { reason: text });
+            self.stopping.raise();
+        }
+    }
+
+    /// Whether the run is stopping.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.is_raised()
+    }
+
+    /// Waits until the run is stopping.
+    pub(crate) async fn stopping(&self) {
+        self.stopping.raised().await;
+    }
+
+    /// Why the run is stopping.
+    pub(crate) fn reason(&self) -> Option<&AbortReason> {
+        self.reason.get()
+    }
+
+    /// Does work that may be left undone; `None` when the run was stopped on the way.
+    pub(crate) async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            () = self.stopping() => None,
+            done = work => Some(done),
+        }
+    }
+
+    /// Tells the watchers, of whom there may be none.
+    pub(crate) fn announce(&self, event: Event) {
+        let _ = self.events.send(event);
+    }
+}

@@ -1,0 +1,293 @@
+//! The steps of a run, each gated on the one before, under one lease: the columns of the
+//! leaves, and the ladder above them.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::Instant;
+
+use actix::{Actor, Addr};
+use tokio::sync::broadcast;
+
+use crate::abort::AbortSignal;
+use crate::actors::{self, LeaseKeeper, Pass, Search};
+use crate::error::{AbortReason, Error};
+use crate::ladder::{Ladder, LadderWork};
+use crate::messages::{EndLease, Event, Finish};
+use crate::pyramid::Declaration;
+use crate::report::{Bytes, Counts, Ending, LadderReport, Report, Tally};
+use crate::run::Run;
+use crate::store::manifest::Manifest;
+use crate::store::records::Records;
+use crate::store::template::ColumnTemplate;
+use crate::store::{lease, status};
+use crate::time::Clock;
+use crate::upgrade::{Steps, Upgrade};
+use crate::work::WorkSet;
+
+/// A run that may begin.
+pub(crate) struct Admitted {
+    pub run: Arc<Run>,
+    steps: Steps,
+    template: Arc<ColumnTemplate>,
+    ladder: Option<Arc<Ladder>>,
+    /// Every leaf of the store.
+    all: WorkSet,
+    /// The leaves that were asked for.
+    work: WorkSet,
+    /// Record rows that are not shards of this store.
+    skipped: u64,
+    warnings: Vec<String>,
+}
+
+/// Everything that can refuse the run, before anything is written.
+///
+/// # Errors
+/// The refusal.
+pub(crate) async fn admit(
+    upgrade: Upgrade,
+    events: broadcast::Sender<Event>,
+) -> Result<Admitted, Error> {
+    let Upgrade {
+        root,
+        settings,
+        steps,
+        clock,
+    } = upgrade;
+    if !settings.dry_run {
+        root.ensure_writable()?;
+    }
+    let root = root.with_retry(settings.retry.clone());
+    let manifest = Manifest::read(&root).await?;
+    let windowed = manifest.is_windowed();
+    let declaration = Declaration::parse(
+        manifest.pyramid(),
+        manifest.shard_order(),
+        manifest.cell_order(),
+    )?;
+    let template = Arc::new(ColumnTemplate::new(declaration, settings.fold_law, windowed)?);
+    let records = Records::read(&root, &manifest).await?;
+    let all = WorkSet::new(&records)?;
+    let mut work = all.clone();
+    if !settings.shards.is_empty() {
+        work.keep_shards(&settings.shards)?;
+    }
+    if !settings.dry_run {
+        lease::refuse_if_live(&root, &*clock).await?;
+    }
+    let in_flight = status::in_flight(&root, &*clock).await;
+    let mut warnings = records.warnings.clone();
+    warnings.extend(in_flight.iter().map(|run_id| {
+        format!("run `{run_id}` reported lately and may still be writing to this store")
+    }));
+    for warning in &records.warnings {
+        tracing::warn!("{warning}");
+    }
+    let run_id = new_run_id(&*clock);
+    let run = Arc::new(Run::new(root, settings, run_id, clock, events));
+    let ladder = match steps.ladder() {
+        true => Some(Arc::new(Ladder::new(run.clone(), template.clone())?)),
+        false => None,
+    };
+    Ok(Admitted {
+        run,
+        steps,
+        template,
+        ladder,
+        all,
+        work,
+        skipped: records.skipped.len() as u64,
+        warnings,
+    })
+}
+
+/// Takes the steps; `None` when a stage vanished without a word.
+pub(crate) async fn take(admitted: Admitted) -> Option<Report> {
+    let started = Instant::now();
+    let run = admitted.run.clone();
+    if admitted.work.num_leaves() == 0 {
+        let tally = Tally::default();
+        return Some(report(&admitted, tally, None, Ending::NothingToDo, started));
+    }
+    let keeper = LeaseKeeper::new(run.clone()).start();
+    let mut tally = columns(&admitted, &keeper).await?;
+    let mut ending = ending(&run, tally.counts.failed);
+    let mut waits = None;
+    let mut climbed = None;
+    if let Some(ladder) = &admitted.ladder {
+        waits = why_the_ladder_waits(&admitted, &tally.counts, ending);
+        if waits.is_none() {
+            let report = climb(ladder, &admitted, &keeper, &mut tally).await?;
+            ending = self::ending(&run, tally.counts.failed + report.counts.failed);
+            climbed = Some(report);
+        }
+    }
+    if waits.is_some() && admitted.steps == Steps::Ladder && !run.is_stopping() {
+        ending = Ending::Refused;
+    }
+    let keep = climbed.is_some() && matches!(ending, Ending::Failed | Ending::Aborted);
+    match keeper.send(EndLease { keep }).await {
+        Ok(Ok(true)) => tally.warnings.push(lease_stands(&run)),
+        Ok(Err(error)) => tally
+            .warnings
+            .push(format!("the lease was not given back: {error}")),
+        // Nothing was held, it was given back, or the keeper is gone.
+        Ok(Ok(false)) | Err(_) => {}
+    }
+    let mut report = report(&admitted, tally, climbed, ending, started);
+    match (ending, waits) {
+        (Ending::Refused, Some(waits)) => report.error = Some(waits),
+        (_, Some(waits)) => report.warnings.push(waits),
+        (_, None) => {}
+    }
+    Some(report)
+}
+
+/// The columns: written, or for a run that only builds the ladder, judged.
+async fn columns(admitted: &Admitted, keeper: &Addr<LeaseKeeper>) -> Option<Tally> {
+    let settings = &admitted.run.settings;
+    let writes = admitted.steps.columns();
+    let work = if writes { &admitted.work } else { &admitted.all };
+    let pass = Pass {
+        run: admitted.run.clone(),
+        template: admitted.template.clone(),
+        force: writes && settings.force,
+        dry_run: !writes || settings.dry_run,
+        max_leaves: settings.max_leaves.filter(|_| writes),
+        enough: AbortSignal::new(),
+        num_leaves: work.num_leaves(),
+    };
+    let tally = actors::start_columns(Arc::new(pass), work.clone(), keeper.clone());
+    tally.await.ok()
+}
+
+/// Why the ladder may not begin, in a sentence for the operator (`format.md` section 9:
+/// only when the column pass reported no failure).
+fn why_the_ladder_waits(admitted: &Admitted, counts: &Counts, ending: Ending) -> Option<String> {
+    let settings = &admitted.run.settings;
+    if admitted.run.is_stopping() {
+        return Some("the ladder was not begun".to_owned());
+    }
+    let outstanding = counts.failed + counts.planned;
+    if admitted.steps == Steps::Ladder {
+        return (outstanding > 0 && !settings.allow_gaps).then(|| {
+            format!(
+                "{outstanding} of the committed leaves have no current column, and a ladder would stand on gaps; run `zagg-stream backfill ROOT` first, or `sweep` with --allow-gaps"
+            )
+        });
+    }
+    if ending != Ending::Done || counts.planned > 0 {
+        return Some("the ladder waits until every committed leaf has a current column".to_owned());
+    }
+    let partial = counts.not_attempted > 0 || !settings.shards.is_empty();
+    partial.then(|| {
+        "the ladder waits: this run was asked for some of the leaves only, and it stands on all of them"
+            .to_owned()
+    })
+}
+
+/// Builds the ladder and writes what comes last.
+async fn climb(
+    ladder: &Arc<Ladder>,
+    admitted: &Admitted,
+    keeper: &Addr<LeaseKeeper>,
+    columns: &mut Tally,
+) -> Option<LadderReport> {
+    let started = Instant::now();
+    let run = &admitted.run;
+    let work = match LadderWork::new(&admitted.all, &run.root).await {
+        Ok(work) => Arc::new(work),
+        Err(error) => {
+            run.stop(AbortReason::StoreWide {
+                kind: error.kind(),
+                error: error.to_string(),
+            });
+            return Some(LadderReport::default());
+        }
+    };
+    let above = match admitted.steps {
+        Steps::Ladder => admitted.work.words().collect(),
+        Steps::Columns | Steps::All => Vec::new(),
+    };
+    let is_whole = run.settings.shards.is_empty();
+    let search = Search {
+        ladder: ladder.clone(),
+        work,
+        above: if is_whole { Vec::new() } else { above },
+    };
+    let ladders = actors::start_ladder(search, keeper.clone()).ok()?;
+    let tally = ladders.tally.await.ok()?;
+    let counts = tally.counts;
+    let is_complete = is_whole && !run.is_stopping() && counts.failed + counts.not_attempted == 0;
+    let mut report = ladders.finisher.send(Finish { is_complete }).await.ok()?;
+    if !is_whole {
+        columns.warnings.push(
+            "only a part of the ladder was asked for, so coverage and manifest were left as they are; run `zagg-stream sweep ROOT` for the rest"
+                .to_owned(),
+        );
+    }
+    columns.warnings.extend(tally.warnings);
+    report.counts = counts;
+    report.verdicts = tally.reasons;
+    report.failed = tally.failed_leaves;
+    report.bytes_written = tally.bytes_of_columns;
+    report.stage_seconds = tally.stages;
+    report.seconds = started.elapsed().as_secs_f64();
+    Some(report)
+}
+
+fn ending(run: &Run, failed: u64) -> Ending {
+    match run.reason() {
+        Some(reason) => reason.ending(),
+        None if failed > 0 => Ending::Failed,
+        None => Ending::Done,
+    }
+}
+
+/// A ladder that failed keeps its lease, so that nobody builds on half of it
+/// (`format.md` section 9).
+fn lease_stands(run: &Run) -> String {
+    format!(
+        "the lease of this run stands, because the ladder is not complete: it expires in {} s, or `zagg-stream lease release {} --run-id {}` gives it back; then run again",
+        run.settings.lease_ttl.as_secs(),
+        run.root.url(),
+        run.run_id,
+    )
+}
+
+fn report(
+    admitted: &Admitted,
+    mut tally: Tally,
+    ladder: Option<LadderReport>,
+    outcome: Ending,
+    started: Instant,
+) -> Report {
+    let run = &admitted.run;
+    tally.counts.skipped = admitted.skipped;
+    tally.warnings.splice(0..0, admitted.warnings.iter().cloned());
+    Report {
+        outcome,
+        exit_code: outcome.exit_code(),
+        run_id: run.run_id.clone(),
+        counts: tally.counts,
+        verdicts: tally.reasons,
+        failed_leaves: tally.failed_leaves,
+        requests: run.root.tally(),
+        bytes: Bytes {
+            read: run.root.tally().bytes_read,
+            written: tally.bytes_of_columns,
+        },
+        peak_in_flight_bytes: run.budget.peak(),
+        seconds: started.elapsed().as_secs_f64(),
+        stage_seconds: tally.stages,
+        ladder,
+        warnings: tally.warnings,
+        error: run.reason().map(ToString::to_string),
+        ..Report::blank(run.root.url(), &run.settings)
+    }
+}
+
+/// An id no other process has: when, and a number the system drew at random.
+fn new_run_id(clock: &dyn Clock) -> String {
+    let drawn = RandomState::new().build_hasher().finish();
+    format!("zagg-stream-{}-{drawn:016x}", clock.now().unix_seconds())
+}
