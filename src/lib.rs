@@ -32,6 +32,7 @@ pub mod demo;
 mod error;
 mod gate;
 pub mod kernels;
+mod ladder;
 mod lease;
 mod messages;
 #[doc(hidden)]
