@@ -60,6 +60,23 @@ pub enum FieldCells {
 }
 
 impl FieldCells {
+    /// Number of cells, of `width` bytes each where they are numbers.
+    pub fn n_cells(&self, width: usize) -> usize {
+        match self {
+            Self::Dense(bytes) => bytes.len() / width,
+            Self::Digest(column) => column.len(),
+        }
+    }
+
+    /// Appends cells of the same field; cells of the other kind never meet here.
+    pub fn append(&mut self, other: &Self) {
+        match (self, other) {
+            (Self::Dense(bytes), Self::Dense(more)) => bytes.extend_from_slice(more),
+            (Self::Digest(column), Self::Digest(more)) => column.append(more),
+            (Self::Dense(_), Self::Digest(_)) | (Self::Digest(_), Self::Dense(_)) => {}
+        }
+    }
+
     /// The cells of the field's arrays: the payload, then the declared companions.
     pub fn arrays(&self) -> impl Iterator<Item = CellsRef<'_>> {
         let (dense, digest) = match self {

@@ -9,11 +9,12 @@ use crate::kernels::cells::FieldCells;
 use crate::kernels::composition::{self, CompositionError, CompositionFold};
 use crate::kernels::dense::{DenseColumn, DenseError, DenseFold};
 use crate::kernels::groups::{FoldGroups, FoldGroupsError};
+use crate::kernels::level::cells_with_data;
 use crate::kernels::plan::{FoldPlan, cells_between};
 use crate::kernels::tdigest::{Channels, DigestError, DigestFold, fold_flat, weight_total};
 use crate::pyramid::{Field, FieldClass};
 
-/// Why a leaf's cells could not be folded.
+/// Why the cells of a leaf, or of a level, could not be folded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FoldError {
@@ -22,7 +23,7 @@ pub enum FoldError {
     Digest {
         /// The field.
         array: String,
-        /// Rank of the cell within the leaf.
+        /// Rank of the cell within the leaf, or among the cells given for the level.
         cell: u64,
         /// What is wrong with it.
         source: DigestError,
@@ -54,6 +55,24 @@ pub enum FoldError {
     /// The plan's orders cannot be folded.
     #[error(transparent)]
     Plan(#[from] FoldGroupsError),
+    /// The cells given do not make whole cells of a level.
+    #[error("{cells} cells do not make whole cells of {per_target} each")]
+    Targets {
+        /// Cells given.
+        cells: u64,
+        /// Source cells of one target cell.
+        per_target: usize,
+    },
+    /// The arrays of a level were given different numbers of cells.
+    #[error("`{array}` was given {given} cells where the others have {expected}")]
+    Uneven {
+        /// The field.
+        array: String,
+        /// Cells given for one of its arrays.
+        given: usize,
+        /// Cells given for the arrays before it.
+        expected: usize,
+    },
     /// The cells given for a field are not of its class.
     #[error("`{array}` was given cells of another class")]
     Class {
@@ -70,8 +89,9 @@ impl FoldError {
             | Self::Digests { array, .. }
             | Self::Dense { array, .. }
             | Self::Packed { array, .. }
+            | Self::Uneven { array, .. }
             | Self::Class { array } => Some(array),
-            Self::Plan(_) => None,
+            Self::Plan(_) | Self::Targets { .. } => None,
         }
     }
 }
@@ -286,37 +306,17 @@ fn by_group(plan: &FoldPlan, fields: &[Field], columns: Vec<Vec<FieldCells>>) ->
             fields: columns.iter_mut().filter_map(Iterator::next).collect(),
         })
         .collect();
-    let cells_with_data = groups
-        .first()
-        .map_or(0, |finest| cells_with_data(plan, fields, finest));
+    let cells_with_data = groups.first().map_or(0, |finest| {
+        let n_cells = cells_between(finest.order, plan.shard_order) as usize;
+        cells_with_data(fields, &finest.fields, n_cells)
+    });
     FoldedLeaf {
         groups,
         cells_with_data,
     }
 }
 
-fn cells_with_data(plan: &FoldPlan, fields: &[Field], finest: &FoldedGroup) -> u64 {
-    let n_cells = cells_between(finest.order, plan.shard_order) as usize;
-    let mut seen = vec![false; n_cells];
-    for (field, cells) in fields.iter().zip(&finest.fields) {
-        match cells {
-            FieldCells::Digest(digests) => {
-                for (seen, cell) in seen.iter_mut().zip(digests.payload.iter()) {
-                    *seen |= !cell.is_empty();
-                }
-            }
-            FieldCells::Dense(bytes) => {
-                let fill = field.dense_fill().repeated(1);
-                for (seen, value) in seen.iter_mut().zip(bytes.chunks_exact(fill.len())) {
-                    *seen |= value != fill;
-                }
-            }
-        }
-    }
-    seen.into_iter().filter(|seen| *seen).count() as u64
-}
-
-fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+pub(super) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     bytes
         .as_chunks::<8>()
         .0
@@ -324,11 +324,11 @@ fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
         .map(|word| u64::from_le_bytes(*word))
 }
 
-fn packed_cells(words: &[u64]) -> FieldCells {
+pub(super) fn packed_cells(words: &[u64]) -> FieldCells {
     FieldCells::Dense(words.iter().flat_map(|word| word.to_le_bytes()).collect())
 }
 
-fn digest_error(field: &Field, cell: u64, source: DigestError) -> FoldError {
+pub(super) fn digest_error(field: &Field, cell: u64, source: DigestError) -> FoldError {
     FoldError::Digest {
         array: field.name.clone(),
         cell,
@@ -336,28 +336,28 @@ fn digest_error(field: &Field, cell: u64, source: DigestError) -> FoldError {
     }
 }
 
-fn digests_error(field: &Field, source: DigestError) -> FoldError {
+pub(super) fn digests_error(field: &Field, source: DigestError) -> FoldError {
     FoldError::Digests {
         array: field.name.clone(),
         source,
     }
 }
 
-fn dense_error(field: &Field, source: DenseError) -> FoldError {
+pub(super) fn dense_error(field: &Field, source: DenseError) -> FoldError {
     FoldError::Dense {
         array: field.name.clone(),
         source,
     }
 }
 
-fn packed_error(field: &Field, source: CompositionError) -> FoldError {
+pub(super) fn packed_error(field: &Field, source: CompositionError) -> FoldError {
     FoldError::Packed {
         array: field.name.clone(),
         source,
     }
 }
 
-fn class_error(field: &Field) -> FoldError {
+pub(super) fn class_error(field: &Field) -> FoldError {
     FoldError::Class {
         array: field.name.clone(),
     }

@@ -5,6 +5,7 @@ pub mod column;
 pub mod composition;
 pub mod dense;
 pub mod groups;
+pub mod level;
 pub mod pairwise;
 pub mod plan;
 pub mod ragged;

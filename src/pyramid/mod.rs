@@ -7,7 +7,6 @@ pub(crate) mod classify;
 pub(crate) mod config;
 mod declaration;
 mod field;
-#[allow(dead_code)]
 mod ladder;
 pub(crate) mod schedule;
 pub(crate) mod semantics;
@@ -16,7 +15,7 @@ pub use block::Previous;
 pub use config::ConfigError;
 pub use declaration::{Declaration, DeclarationError};
 pub use field::{Approximate, Field, FieldClass, Packed};
-#[allow(unused_imports)]
+#[expect(unused_imports)]
 pub(crate) use ladder::{LadderPlan, Level, Regime, STAGE_STEP};
 pub use schedule::{Lever, ScheduleError};
 pub use semantics::{HashVerdict, semantic_core};

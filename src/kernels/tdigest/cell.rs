@@ -132,6 +132,22 @@ impl DigestColumn {
         }
     }
 
+    /// Adds the digests of `other` behind those of this column, with companions as
+    /// [`push`](Self::push) has them.
+    pub fn append(&mut self, other: &Self) {
+        self.payload.append(&other.payload);
+        for (words, more) in [
+            (&mut self.locations, &other.locations),
+            (&mut self.times, &other.times),
+        ] {
+            match (words, more) {
+                (Some(words), Some(more)) => words.append(more),
+                (Some(words), None) => (0..other.len()).for_each(|_| words.push(&[])),
+                (None, _) => {}
+            }
+        }
+    }
+
     /// The companion arrays, in the order of [`Channels::declared`].
     pub(super) fn companions_mut(&mut self) -> impl Iterator<Item = &mut RaggedColumn> {
         self.locations.iter_mut().chain(self.times.iter_mut())
@@ -197,6 +213,17 @@ mod tests {
             column.push(cell);
             assert_eq!(column.channels(), channels);
             assert_eq!(column.cell(1), cell);
+
+            let mut twice = column.clone();
+            twice.append(&column);
+            assert_eq!((twice.len(), twice.cell(1)), (4, twice.cell(3)));
+            assert_eq!((twice.cell(2), twice.cell(3)), (column.cell(0), cell));
+            twice.append(&DigestColumn {
+                payload: [[7; 8].as_slice()].into_iter().collect(),
+                ..DigestColumn::default()
+            });
+            assert_eq!(twice.cell(4).payload, [7; 8]);
+            assert!(twice.companions_mut().all(|words| words.is_empty_cell(4)));
             assert!(
                 column
                     .companions_mut()

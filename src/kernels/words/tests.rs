@@ -1,10 +1,9 @@
 //! The word kernels against `morton.md` read literally, digit by digit.
 
-use super::coverage::CoverageError;
 use super::morton::{Cell, Kind};
 use super::toc::{END_NS, TocError};
 use super::utc::UtcError;
-use super::{WordError, coverage, decimal, morton, toc, utc};
+use super::{WordError, decimal, morton, toc, utc};
 use proptest::prelude::*;
 
 /// A cell as its base and tuples, which is all a word says beside its kind.
@@ -275,30 +274,6 @@ proptest! {
         }
         prop_assert_eq!(utc::parse(&utc::render(naive_ns)), Ok(naive_ns));
     }
-
-    #[test]
-    fn coverage_expands_to_the_cells_it_was_built_from(
-        order in 0u8..5,
-        picks in prop::collection::vec(any::<prop::sample::Index>(), 1..60),
-    ) {
-        let cells: Vec<u64> = (0..12 << (2 * order)).collect();
-        let mut words: Vec<u64> = picks
-            .iter()
-            .map(|pick| Cell::area(*pick.get(&cells), order).unwrap().pack())
-            .collect();
-        let ranges = coverage::build(&words, order).unwrap();
-        words.sort_unstable();
-        words.dedup();
-        prop_assert_eq!(coverage::expand(&ranges, order), Ok(words.clone()));
-
-        // Maximal: a run goes on exactly where the next cell of the base cell is there too.
-        let starts = words.iter().filter(|&&word| {
-            let cell = Cell::unpack(word).unwrap();
-            let before = (cell.rank(order) > 0).then(|| Cell::area(cell.nested() - 1, order).unwrap().pack());
-            before.is_none_or(|before| !words.contains(&before))
-        });
-        prop_assert_eq!(ranges.len(), starts.count());
-    }
 }
 
 #[test]
@@ -334,36 +309,6 @@ fn a_windowed_leaf_carries_its_label() {
         decimal::leaf_path(word, Some("2019-Q1")).unwrap(),
         "-3/1/1/2/3/-31123_2019-Q1.zarr"
     );
-}
-
-#[test]
-fn coverage_of_the_wrong_cells_is_refused() {
-    let word = |text| decimal::parse(text).unwrap();
-    let pair = |first: &str, last: &str| [first.to_owned(), last.to_owned()];
-    assert_eq!(coverage::build(&[], 2), Err(CoverageError::Empty));
-    assert!(matches!(
-        coverage::build(&[word("11")], 2),
-        Err(CoverageError::Word(_))
-    ));
-    let point = Cell::point(0).unwrap().pack();
-    assert!(matches!(
-        coverage::build(&[point], 29),
-        Err(CoverageError::Word(_))
-    ));
-    let built = coverage::build(&[word("211"), word("144")], 2).unwrap();
-    assert_eq!(built, [pair("144", "144"), pair("211", "211")]);
-
-    let expand = |first, last| coverage::expand(&[pair(first, last)], 2).unwrap_err();
-    assert!(matches!(
-        expand("144", "211"),
-        CoverageError::CrossesBase { .. }
-    ));
-    assert!(matches!(
-        expand("144", "143"),
-        CoverageError::Inverted { .. }
-    ));
-    assert!(matches!(expand("14", "144"), CoverageError::Word(_)));
-    assert!(matches!(expand("144", "145"), CoverageError::Word(_)));
 }
 
 #[test]
