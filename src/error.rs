@@ -270,7 +270,9 @@ pub enum AbortReason {
         run_id: String,
     },
     /// The objects at the root could not be written.
-    #[error("every artifact of the ladder stands, but the objects at the root do not: {0}; {RESUME}")]
+    #[error(
+        "every artifact of the ladder stands, but the objects at the root do not: {0}; {RESUME}"
+    )]
     Unfinished(String),
     /// The operator, or the program this one is part of, said so.
     #[error("stopped by {0}; {RESUME}")]

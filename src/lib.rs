@@ -50,6 +50,7 @@ mod yaml;
 
 pub use declare::{Declare, DeclareError, Declared};
 pub use error::{AbortReason, Error, FaultKind, LeafFault};
+pub use ladder::generation::SourceChildren;
 pub use messages::{Event, LeafRef, Reason};
 #[doc(inline)]
 pub use pyramid::{ConfigError, HashVerdict, Lever, Previous, ScheduleError};

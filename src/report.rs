@@ -154,7 +154,6 @@ impl Tally {
             self.failed_leaves.push(failure);
         }
     }
-
 }
 
 /// What became of one level of the ladder.

@@ -64,7 +64,11 @@ pub(crate) async fn admit(
         manifest.shard_order(),
         manifest.cell_order(),
     )?;
-    let template = Arc::new(ColumnTemplate::new(declaration, settings.fold_law, windowed)?);
+    let template = Arc::new(ColumnTemplate::new(
+        declaration,
+        settings.fold_law,
+        windowed,
+    )?);
     let records = Records::read(&root, &manifest).await?;
     let all = WorkSet::new(&records)?;
     let mut work = all.clone();
@@ -146,7 +150,11 @@ pub(crate) async fn take(admitted: Admitted) -> Option<Report> {
 async fn columns(admitted: &Admitted, keeper: &Addr<LeaseKeeper>) -> Option<Tally> {
     let settings = &admitted.run.settings;
     let writes = admitted.steps.columns();
-    let work = if writes { &admitted.work } else { &admitted.all };
+    let work = if writes {
+        &admitted.work
+    } else {
+        &admitted.all
+    };
     let pass = Pass {
         run: admitted.run.clone(),
         template: admitted.template.clone(),
@@ -263,7 +271,9 @@ fn report(
 ) -> Report {
     let run = &admitted.run;
     tally.counts.skipped = admitted.skipped;
-    tally.warnings.splice(0..0, admitted.warnings.iter().cloned());
+    tally
+        .warnings
+        .splice(0..0, admitted.warnings.iter().cloned());
     Report {
         outcome,
         exit_code: outcome.exit_code(),

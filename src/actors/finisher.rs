@@ -85,7 +85,9 @@ impl Handler<Finish> for Finisher {
             }
             report
         };
-        AtomicResponse::new(Box::pin(finished.into_actor(self).map(|report, _, _| report)))
+        AtomicResponse::new(Box::pin(
+            finished.into_actor(self).map(|report, _, _| report),
+        ))
     }
 }
 

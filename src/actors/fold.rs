@@ -15,7 +15,7 @@ use super::{Pass, stage};
 use crate::budget::Share;
 use crate::error::LeafFault;
 use crate::kernels::column::ColumnFold;
-use crate::messages::{FoldJob, FoldedColumn, Hold, Outcome, LeafRef};
+use crate::messages::{FoldJob, FoldedColumn, Hold, LeafRef, Outcome};
 use crate::report::StageSeconds;
 use crate::store::column::EncodedColumn;
 use crate::store::group::Window;

@@ -123,7 +123,9 @@ async fn try_to_build(
     };
     for _ in 1..TRIES {
         match builder.build(&children).await? {
-            Built::Moved(column) => tracing::warn!(%target, column, "rewritten while it was read, reading again"),
+            Built::Moved(column) => {
+                tracing::warn!(%target, column, "rewritten while it was read, reading again")
+            }
             done => return Ok(done),
         }
         children = Children::read(&ladder.run.root, target).await?;

@@ -79,7 +79,9 @@ async fn judge_and_pass_on(
         Verdict::Empty => return ticket.finish(Outcome::Empty),
         Verdict::Current(children) => {
             // A finisher that is gone records nothing.
-            let _ = finisher.send(TargetStands::new(&target, children, None)).await;
+            let _ = finisher
+                .send(TargetStands::new(&target, children, None))
+                .await;
             return ticket.finish(Outcome::Current);
         }
     };

@@ -42,14 +42,14 @@ use discovery::Discovery;
 use finisher::Finisher;
 use fold::FoldActor;
 use gate::GateActor;
+pub(crate) use lease_keeper::LeaseKeeper;
 use level_builder::LevelBuilder;
 use level_gate::LevelGate;
-pub(crate) use lease_keeper::LeaseKeeper;
 use stamp_reader::StampReader;
 use supervisor::Step;
+pub(crate) use supervisor::Supervisor;
 pub(crate) use target_finder::Search;
 use target_finder::TargetFinder;
-pub(crate) use supervisor::Supervisor;
 
 /// What every stage of the column pass shares.
 pub(crate) struct Pass {
@@ -82,7 +82,8 @@ pub(crate) fn start_columns(
     keeper: Addr<LeaseKeeper>,
 ) -> oneshot::Receiver<Tally> {
     let (done, tally) = oneshot::channel();
-    let supervisor = Supervisor::new(pass.run.clone(), Step::Columns, pass.num_leaves, done).start();
+    let supervisor =
+        Supervisor::new(pass.run.clone(), Step::Columns, pass.num_leaves, done).start();
     let writer = ColumnWriter::new(pass.clone()).start();
     let fold = FoldActor::new(pass.clone(), keeper, writer).start();
     let gate = GateActor::new(pass.clone(), fold).start();
@@ -103,7 +104,10 @@ pub(crate) struct Ladders {
 ///
 /// # Errors
 /// When a word names no cell, which the records have been checked for.
-pub(crate) fn start_ladder(search: Search, keeper: Addr<LeaseKeeper>) -> Result<Ladders, WordError> {
+pub(crate) fn start_ladder(
+    search: Search,
+    keeper: Addr<LeaseKeeper>,
+) -> Result<Ladders, WordError> {
     let (done, tally) = oneshot::channel();
     let (ladder, work) = (search.ladder.clone(), search.work.clone());
     let num_targets = search.num_targets()?;

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use super::gate::GateActor;
 use super::{Pass, stage};
 use crate::error::LeafFault;
-use crate::messages::{FoundLeaf, Outcome, LeafRef, StampedLeaf};
+use crate::messages::{FoundLeaf, LeafRef, Outcome, StampedLeaf};
 use crate::store::artifact::Artifact;
 use crate::store::stamp::{ArtifactRoot, Stamp};
 

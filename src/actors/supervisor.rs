@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
+use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
 use tokio::sync::oneshot;
 
 use crate::error::{AbortReason, FaultKind, LeafFault};
@@ -115,7 +115,10 @@ impl Supervisor {
                     _ => {
                         counts.empty += 1;
                         if self.step == Step::Columns {
-                            tracing::warn!(leaf = path, "no committed leaf where a run record names one");
+                            tracing::warn!(
+                                leaf = path,
+                                "no committed leaf where a run record names one"
+                            );
                         }
                     }
                 }
@@ -198,7 +201,8 @@ impl Supervisor {
             of = self.num_items,
             in_flight = self.admitted - self.ended,
             in_flight_bytes = self.run.budget.in_use(),
-            "{}", self.step.name()
+            "{}",
+            self.step.name()
         );
     }
 }

@@ -45,9 +45,13 @@ pub(super) enum Command {
     /// Write the leaf columns a store declares and lacks.
     ///
     /// Example: zagg-stream backfill s3://bucket/product --max-leaves 3
-    Backfill(PassArgs),
-    /// Run the upgrade: declare when a config is given, then the column pass; it goes on
-    /// where it was stopped.
+    Backfill(BackfillArgs),
+    /// Build the ladder above columns that are all current.
+    ///
+    /// Example: zagg-stream sweep s3://bucket/product
+    Sweep(SweepArgs),
+    /// Run the upgrade: declare when a config is given, then the columns, then the ladder;
+    /// it goes on where it was stopped.
     ///
     /// Example: zagg-stream upgrade /data/product --config product.yaml --overviews 13
     Upgrade(UpgradeArgs),
@@ -97,9 +101,42 @@ pub(super) struct LeverArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(super) struct BackfillArgs {
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Write at most this many columns, then stop; run again for more.
+    #[arg(long, value_name = "N")]
+    pub max_leaves: Option<u64>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct SweepArgs {
+    #[command(flatten)]
+    pub run: RunArgs,
+    #[command(flatten)]
+    pub ladder: LadderArgs,
+    /// Build the ladder although committed leaves have no current column.
+    #[arg(long)]
+    pub allow_gaps: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct LadderArgs {
+    /// Orders of the ladder worked on between two barriers. It changes how much is done
+    /// at once, not what is written.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub tuple_width: Option<u8>,
+}
+
+#[derive(Debug, ClapArgs)]
 pub(super) struct UpgradeArgs {
     #[command(flatten)]
-    pub pass: PassArgs,
+    pub run: RunArgs,
+    #[command(flatten)]
+    pub ladder: LadderArgs,
+    /// Write at most this many columns, then stop; run again for more.
+    #[arg(long, value_name = "N")]
+    pub max_leaves: Option<u64>,
     /// Declare the pyramid first, from this YAML config the store was written with.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -107,23 +144,21 @@ pub(super) struct UpgradeArgs {
     pub lever: LeverArgs,
 }
 
+/// What every step of an upgrade takes.
 #[derive(Debug, ClapArgs)]
-pub(super) struct PassArgs {
+pub(super) struct RunArgs {
     /// The store: a path, or a URL with s3, gs or az.
     pub root: String,
     /// Which cells the groups of a column fold from: boundary (the published rule) or
     /// raw (stores written before it).
     #[arg(long, value_name = "LAW", value_parser = parse_law)]
     pub fold_law: Option<FoldLaw>,
-    /// Write every column, also those that are current.
+    /// Write everything, also what is current.
     #[arg(long)]
     pub force: bool,
-    /// Say which columns are due and why, in the log, and write nothing.
+    /// Say what is due and why, in the log, and write nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Write at most this many columns, then stop; run again for more.
-    #[arg(long, value_name = "N")]
-    pub max_leaves: Option<u64>,
     /// Only these shards, by decimal id, comma-separated; write `--shards=-31123` for an
     /// id that begins with a minus.
     #[arg(

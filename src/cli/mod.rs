@@ -29,7 +29,8 @@ pub fn run() -> ExitCode {
     };
     runtime.block_on(async {
         match args.command {
-            Command::Backfill(options) => pass::run("backfill", options).await,
+            Command::Backfill(options) => pass::backfill(options).await,
+            Command::Sweep(options) => pass::sweep(options).await,
             Command::Declare(options) => declare::run(options).await,
             Command::Upgrade(options) => upgrade::run(options).await,
             Command::Lease(command) => lease::run(command).await,

@@ -1,9 +1,9 @@
-//! `backfill` and `upgrade`: one pass, from flags to summary.
+//! `backfill`, `sweep` and `upgrade`: one run, from flags to summary.
 
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use super::args::PassArgs;
+use super::args::{BackfillArgs, RunArgs, SweepArgs};
 use super::output;
 use crate::error::Error;
 use crate::kernels::words::decimal;
@@ -11,17 +11,40 @@ use crate::messages::Reason;
 use crate::report::{Ending, Report};
 use crate::settings::{MAX_SLOTS, Settings};
 use crate::store::Root;
-use crate::upgrade::{Stop, Upgrade};
+use crate::upgrade::{Steps, Stop, Upgrade};
 
 /// Failed leaves a summary names; the JSON document has more.
 const FAILURES_SHOWN: usize = 10;
 
-pub(super) async fn run(command: &str, args: PassArgs) -> ExitCode {
-    let settings = match settings(&args) {
-        Ok(settings) => settings,
-        Err(error) => return output::usage(&error),
-    };
-    let report = match pass(&args.root, settings.clone()).await {
+pub(super) async fn backfill(args: BackfillArgs) -> ExitCode {
+    match settings(&args.run) {
+        Ok(mut settings) => {
+            settings.max_leaves = args.max_leaves;
+            run("backfill", Steps::Columns, &args.run, settings).await
+        }
+        Err(error) => output::usage(&error),
+    }
+}
+
+pub(super) async fn sweep(args: SweepArgs) -> ExitCode {
+    match settings(&args.run) {
+        Ok(mut settings) => {
+            settings.allow_gaps = args.allow_gaps;
+            settings.tuple_width = args.ladder.tuple_width.unwrap_or(settings.tuple_width);
+            run("sweep", Steps::Ladder, &args.run, settings).await
+        }
+        Err(error) => output::usage(&error),
+    }
+}
+
+/// Takes the steps, and prints what came of them.
+pub(super) async fn run(
+    command: &str,
+    steps: Steps,
+    args: &RunArgs,
+    settings: Settings,
+) -> ExitCode {
+    let report = match pass(&args.root, steps, settings.clone()).await {
         Ok(report) => report,
         Err(error) => Report::refused(&args.root, &settings, &error),
     };
@@ -36,9 +59,13 @@ pub(super) async fn run(command: &str, args: PassArgs) -> ExitCode {
     ExitCode::from(report.exit_code)
 }
 
-async fn pass(root: &str, settings: Settings) -> Result<Report, Error> {
+async fn pass(root: &str, steps: Steps, settings: Settings) -> Result<Report, Error> {
     let root = Root::open_with(root, std::env::vars())?;
-    let handle = Upgrade::new(root).settings(settings).start().await?;
+    let handle = Upgrade::new(root)
+        .settings(settings)
+        .steps(steps)
+        .start()
+        .await?;
     let stop = handle.stop();
     tokio::select! {
         report = handle.join() => report,
@@ -89,7 +116,7 @@ async fn signal() -> &'static str {
 ///
 /// # Errors
 /// A sentence saying what cannot be used.
-pub(super) fn settings(args: &PassArgs) -> Result<Settings, String> {
+pub(super) fn settings(args: &RunArgs) -> Result<Settings, String> {
     let file = match &args.settings {
         Some(path) => std::fs::read_to_string(path)
             .map_err(|error| format!("cannot read settings `{}`: {error}", path.display()))?,
@@ -115,7 +142,6 @@ pub(super) fn settings(args: &PassArgs) -> Result<Settings, String> {
     }
     settings.force = args.force;
     settings.dry_run = args.dry_run;
-    settings.max_leaves = args.max_leaves;
     settings.shards = args.shards.clone();
     Ok(settings)
 }

@@ -14,13 +14,13 @@ use crate::budget::Share;
 use crate::error::LeafFault;
 use crate::kernels::plan::cells_between;
 use crate::kernels::words::morton;
+use crate::ladder::Ladder;
 use crate::ladder::children::{ChildColumn, Children, sum};
 use crate::ladder::content::overview_hash;
 use crate::ladder::fold::{Block, FoldedGroup, GroupFold, Piece};
 use crate::ladder::generation::SourceChildren;
 use crate::ladder::targets::Target;
 use crate::ladder::template::{BLOCK_CELLS, Origin};
-use crate::ladder::Ladder;
 use crate::pyramid::{Level, Regime};
 use crate::report::StageSeconds;
 use crate::store::artifact::{ArtifactWriter, Sidecar, Tier};
@@ -92,7 +92,10 @@ struct OpenChild {
 
 impl Sources {
     fn groups(&self) -> impl Iterator<Item = &Arc<OpenGroup>> {
-        self.children.iter().flat_map(|child| &child.groups).flatten()
+        self.children
+            .iter()
+            .flat_map(|child| &child.groups)
+            .flatten()
     }
 }
 
@@ -197,7 +200,11 @@ impl Builder {
             Ok(group) => match group.absent_field() {
                 None => Ok(Some(Arc::new(group))),
                 Some(array) => {
-                    tracing::warn!(column = path, array, "not folded: a declared array is absent");
+                    tracing::warn!(
+                        column = path,
+                        array,
+                        "not folded: a declared array is absent"
+                    );
                     Ok(None)
                 }
             },
@@ -225,13 +232,17 @@ impl Builder {
         let (block_sender, mut blocks) = mpsc::channel::<Block>(PIECES_AHEAD);
         let per_target = self.per_target(index, sources.order);
         let folding = {
-            let (ladder, level, target) = (self.ladder.clone(), self.level.clone(), self.target.clone());
+            let (ladder, level, target) =
+                (self.ladder.clone(), self.level.clone(), self.target.clone());
             let share = share.clone();
             tokio::task::spawn_blocking(move || {
                 let group = &ladder.template.groups(&level, target.artifact.tier)[index];
                 let fields = &ladder.template.column.declaration.fields;
-                GroupFold::new(&target, group, fields, per_target)?
-                    .run(pieces, &block_sender, &share)
+                GroupFold::new(&target, group, fields, per_target)?.run(
+                    pieces,
+                    &block_sender,
+                    &share,
+                )
             })
         };
         let mut read = Duration::ZERO;
@@ -263,9 +274,7 @@ impl Builder {
         let target_order = self.groups()[index].order;
         match self.target.regime {
             Regime::Gather => None,
-            Regime::Merge => {
-                Some(cells_between(source_order, target_order) as usize * n_windows)
-            }
+            Regime::Merge => Some(cells_between(source_order, target_order) as usize * n_windows),
         }
     }
 
@@ -326,10 +335,19 @@ impl Builder {
         let content_hash = match (artifact.tier, contents.overview_hash) {
             (Tier::Column, _) => None,
             (Tier::Overview, Some(hash)) => Some(hash),
-            (Tier::Overview, None) => Some(overview_hash(run, template, &self.level, artifact).await?),
+            (Tier::Overview, None) => {
+                Some(overview_hash(run, template, &self.level, artifact).await?)
+            }
         };
         let hash = content_hash.as_deref();
-        let record = template.record(&self.level, artifact, &origin, hash, &run.run_id, &run.now());
+        let record = template.record(
+            &self.level,
+            artifact,
+            &origin,
+            hash,
+            &run.run_id,
+            &run.now(),
+        );
         let written_at = run.now();
         let content_hashes = hash::document(contents.hashes);
         let column = &template.column;
@@ -451,9 +469,12 @@ fn folded_columns<'a>(children: &'a Children, sources: &[Sources]) -> Vec<&'a Ch
 }
 
 fn count_children(target: &Target, children: &Children, folded: &[&ChildColumn]) -> SourceChildren {
-    let is_folded =
-        |word: u64| folded.iter().any(|column| column.artifact.word == word);
-    let n_folded = target.children.iter().filter(|child| is_folded(child.word)).count() as u64;
+    let is_folded = |word: u64| folded.iter().any(|column| column.artifact.word == word);
+    let n_folded = target
+        .children
+        .iter()
+        .filter(|child| is_folded(child.word))
+        .count() as u64;
     SourceChildren {
         folded: n_folded,
         missing: children.missing,

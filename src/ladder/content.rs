@@ -1,15 +1,13 @@
 //! The content hash of an overview wider than a block, from what the store holds of it.
 
 use crate::error::LeafFault;
-use crate::kernels::cells::CellsRef;
-use crate::kernels::words::morton;
 use crate::ladder::template::{BLOCK_CELLS, LadderTemplate};
 use crate::pyramid::Level;
 use crate::run::Run;
 use crate::store::artifact::{Artifact, Tier};
 use crate::store::group::OpenGroup;
 use crate::store::hash::OverviewHash;
-use crate::store::template::MORTON;
+use crate::store::template::FieldMembers;
 
 /// Reads the arrays of an overview back, one after the other and a block at a time: the
 /// hash goes through them in the order of their names, and they were written side by
@@ -28,16 +26,11 @@ pub(crate) async fn overview_hash(
         let column = template.column.clone();
         let path = artifact.path();
         let open = OpenGroup::open(&run.root, column, path, group.order, group.n_cells).await?;
-        let mut names: Vec<&str> = group.arrays().map(|array| array.name.as_str()).collect();
+        let fields = group.fields.iter().flat_map(FieldMembers::arrays);
+        let mut names: Vec<&str> = fields.map(|array| array.name.as_str()).collect();
         names.sort_unstable();
         for name in names {
             hash.array(name);
-            if name == MORTON {
-                for word in morton::children(artifact.word, group.order)? {
-                    hash.update(CellsRef::Dense(&word.to_le_bytes()));
-                }
-                continue;
-            }
             for start in (0..group.n_cells).step_by(BLOCK_CELLS as usize) {
                 let cells = start..(start + BLOCK_CELLS).min(group.n_cells);
                 let cells = open.read_array(&run.root, name, cells).await?;

@@ -29,8 +29,7 @@ const MANIFEST_TRIES: u32 = 3;
 
 /// Why a finisher could not finish. The artifacts of the ladder stand all the same.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FinishError {
+pub(crate) enum FinishError {
     /// A request failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -175,7 +174,9 @@ impl Ladder {
             }),
             None => {
                 let entries = column.declaration.entries.iter();
-                let mut cells = entries.filter(|entry| entry.node == order).flat_map(|entry| &entry.cells);
+                let mut cells = entries
+                    .filter(|entry| entry.node == order)
+                    .flat_map(|entry| &entry.cells);
                 json!({
                     "regime": "leaf-column",
                     "merges_from_raw": cells.by_ref().map(|cells| column.plan.merges_from_raw(*cells)).max(),

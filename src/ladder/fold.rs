@@ -16,14 +16,14 @@ use crate::error::LeafFault;
 use crate::kernels::cells::{CellsRef, FieldCells};
 use crate::kernels::level::{LevelFold, cells_with_data};
 use crate::kernels::words::morton;
+use crate::ladder::targets::Target;
 use crate::pyramid::Field;
 use crate::report::StageSeconds;
-use crate::ladder::targets::Target;
 use crate::store::artifact::Artifact;
 use crate::store::group::{OpenGroup, Window};
 use crate::store::hash::{ArrayHash, OverviewHash};
 use crate::store::leaf_error::{LeafError, LeafProblem};
-use crate::store::template::GroupTemplate;
+use crate::store::template::{GroupTemplate, MORTON};
 
 /// Source cells on their way to the fold.
 pub(crate) enum Piece {
@@ -227,7 +227,7 @@ impl<'a> GroupFold<'a> {
         }
         if n_cells == group.n_cells {
             let mut hash = OverviewHash::new(&self.artifact.id, self.order, group.order);
-            for (name, (_, cells)) in &arrays {
+            for (name, (_, cells)) in arrays.iter().filter(|(name, _)| **name != MORTON) {
                 hash.array(name);
                 hash.update(*cells);
             }

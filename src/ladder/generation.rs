@@ -1,8 +1,6 @@
 //! What a ladder's artifact says of the leaves and children behind it
 //! (`format.md` section 9).
 
-#![cfg_attr(not(test), expect(dead_code))]
-
 use std::cmp::{max_by_key, min_by_key};
 use std::collections::BTreeSet;
 use std::ops::AddAssign;
@@ -77,8 +75,8 @@ impl Generation {
 }
 
 /// What became of the children of an artifact.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SourceChildren {
+#[derive(serde::Serialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceChildren {
     /// Children whose column was read.
     pub folded: u64,
     /// Children without a column.

@@ -135,7 +135,12 @@ fn node_targets(
     }
     if plan.all_time {
         let all = Some(ALL.to_owned());
-        targets.push(target(Tier::Overview, all, Regime::Merge, all_windows.clone())?);
+        targets.push(target(
+            Tier::Overview,
+            all,
+            Regime::Merge,
+            all_windows.clone(),
+        )?);
     }
     Ok(targets)
 }

@@ -4,8 +4,6 @@
 //! columns: a stage column's, or the shards' own. How much is done between two barriers
 //! changes nothing of that.
 
-#![cfg_attr(not(test), expect(dead_code))]
-
 use crate::kernels::plan::FoldPlan;
 use crate::pyramid::declaration::{Declaration, DeclarationError, Entry};
 

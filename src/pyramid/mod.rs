@@ -15,7 +15,6 @@ pub use block::Previous;
 pub use config::ConfigError;
 pub use declaration::{Declaration, DeclarationError};
 pub use field::{Approximate, Field, FieldClass, Packed};
-#[expect(unused_imports)]
-pub(crate) use ladder::{LadderPlan, Level, Regime, STAGE_STEP};
+pub(crate) use ladder::{LadderPlan, Level, Regime};
 pub use schedule::{Lever, ScheduleError};
 pub use semantics::{HashVerdict, semantic_core};

@@ -195,7 +195,10 @@ impl ArrayTemplate {
             .codecs
             .encode(decoded, &shape, &self.data_type, &self.fill, &options)
             .map_err(|error| failed(error.to_string()))?;
-        Ok(Some((format!("c/{index}"), Bytes::from(encoded.into_owned()))))
+        Ok(Some((
+            format!("c/{index}"),
+            Bytes::from(encoded.into_owned()),
+        )))
     }
 }
 

@@ -39,8 +39,9 @@ pub(crate) fn of_cells(cells: CellsRef<'_>) -> String {
     hash.finish()
 }
 
-/// The `content_hash` of an overview: its address, then every array in name order, each
-/// its name and its cells (`format.md` section 9).
+/// The `content_hash` of an overview: its address, then the arrays of every field in name
+/// order, each its name and its cells; the cell words are not in it (`format.md`
+/// section 9).
 ///
 /// Dense: the little-endian values. Ragged: per cell its length in bytes as u32, then
 /// the bytes.
