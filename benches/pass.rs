@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use zagg_stream::demo::{self, DemoConfig, FieldSet};
-use zagg_stream::{Report, Root, Settings, Upgrade};
+use zagg_stream::{Report, Root, Settings, Steps, Upgrade};
 
 /// Passes over a store, of which the fastest counts.
 const PASSES: usize = 7;
@@ -75,7 +75,11 @@ async fn fastest_pass(store: &Path) -> Result<Report, Box<dyn Error>> {
         let mut settings = Settings::default();
         settings.force = true;
         let root = Root::open(&store.to_string_lossy())?;
-        let handle = Upgrade::new(root).settings(settings).start().await?;
+        let handle = Upgrade::new(root)
+            .settings(settings)
+            .steps(Steps::Columns)
+            .start()
+            .await?;
         let report = handle.join().await?;
         if report.counts.failed > 0 {
             return Err(format!("leaves failed: {:?}", report.failed_leaves).into());

@@ -520,6 +520,7 @@ fn the_document_has_the_same_keys_however_the_run_ends() {
         "peak_in_flight_bytes",
         "seconds",
         "stage_seconds",
+        "ladder",
         "warnings",
         "error",
     ];

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use object_store::local::LocalFileSystem;
-use zagg_stream::{Root, Settings, Upgrade};
+use zagg_stream::{Root, Settings, Steps, Upgrade};
 
 use crate::common::faults::{FaultStore, Op, Rule};
 
@@ -123,7 +123,12 @@ pub(crate) async fn work() {
         .into_iter()
         .collect();
     let root = Root::new(Arc::new(store), "memory://parked");
-    let pass = Upgrade::new(root).settings(settings).start().await.unwrap();
+    let pass = Upgrade::new(root)
+        .settings(settings)
+        .steps(Steps::Columns)
+        .start()
+        .await
+        .unwrap();
     let report = tokio::time::timeout(TIME_LIMIT, pass.join()).await;
     let report = report.unwrap().unwrap();
     assert_eq!(report.counts.failed, 0, "{report:?}");

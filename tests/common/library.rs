@@ -6,7 +6,7 @@ use futures::TryStreamExt;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use zagg_stream::{Report, Root, Settings, Upgrade, UpgradeHandle};
+use zagg_stream::{Report, Root, Settings, Steps, Upgrade, UpgradeHandle};
 
 use crate::common::faults::{FaultStore, Rule};
 use crate::common::stores::Tree;
@@ -49,13 +49,23 @@ pub(crate) async fn tree_in(store: &dyn ObjectStore) -> Tree {
     tree
 }
 
-/// Starts a pass over a store.
-pub(crate) async fn start(store: Arc<dyn ObjectStore>, settings: Settings) -> UpgradeHandle {
+/// Starts these steps over a store.
+pub(crate) async fn start_steps(
+    store: Arc<dyn ObjectStore>,
+    settings: Settings,
+    steps: Steps,
+) -> UpgradeHandle {
     let root = Root::new(store, "memory://scripted");
-    Upgrade::new(root).settings(settings).start().await.unwrap()
+    let upgrade = Upgrade::new(root).settings(settings).steps(steps);
+    upgrade.start().await.unwrap()
 }
 
-/// A whole pass over a store.
+/// Starts a column pass over a store.
+pub(crate) async fn start(store: Arc<dyn ObjectStore>, settings: Settings) -> UpgradeHandle {
+    start_steps(store, settings, Steps::Columns).await
+}
+
+/// A whole column pass over a store.
 pub(crate) async fn run(store: Arc<dyn ObjectStore>, settings: Settings) -> Report {
     start(store, settings).await.join().await.unwrap()
 }
