@@ -114,9 +114,12 @@ pub enum Error {
     /// Another run holds the lease.
     #[error(transparent)]
     Lease(#[from] LeaseError),
-    /// The windows of a shard cannot be listed.
-    #[error("the windows of a shard cannot be listed: {0}")]
-    Windows(#[from] StoreError),
+    /// A request outside of any leaf failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A leaf or an artifact cannot be read.
+    #[error(transparent)]
+    Artifact(#[from] LeafFault),
     /// A word of the run records names no cell.
     #[error("a run record names no shard: {0}")]
     Words(#[from] WordError),
@@ -148,7 +151,8 @@ impl Error {
             Self::Manifest(error) => error.kind(),
             Self::Records(error) => error.kind(),
             Self::Lease(error) => error.kind(),
-            Self::Windows(error) => error.kind(),
+            Self::Store(error) => error.kind(),
+            Self::Artifact(error) => error.kind(),
             Self::Declaration(_) | Self::UnknownShard(_) => FaultKind::Declaration,
             Self::Words(_) | Self::Encode(_) | Self::Thread(_) | Self::PassVanished => {
                 FaultKind::Bug

@@ -37,8 +37,10 @@ mod lease;
 mod messages;
 #[doc(hidden)]
 pub mod pyramid;
+mod receipt;
 mod report;
 mod run;
+mod runbook;
 mod settings;
 mod steps;
 mod store;
@@ -54,13 +56,15 @@ pub use ladder::generation::SourceChildren;
 pub use messages::{Event, LeafRef, Reason};
 #[doc(inline)]
 pub use pyramid::{ConfigError, HashVerdict, Lever, Previous, ScheduleError};
+pub use receipt::{Change, Difference, LadderEntry, LeafEntry, Receipt, ReceiptCheck, StepTaken};
 pub use report::{
     Bytes, Counts, Ending, FailedLeaf, LadderReport, LevelReport, Report, StageSeconds, Verdicts,
 };
+pub use runbook::{Account, Runbook, RunbookError, Stopper};
 pub use settings::{Settings, SettingsError};
 pub use store::{
     LeafError, LeaseError, ManifestError, RecordError, RetryPolicy, Root, RootError, StoreError,
-    Tally,
+    Tally, Touched,
 };
 pub use upgrade::{Steps, Stop, Upgrade, UpgradeHandle};
 

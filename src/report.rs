@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serde_json::Value;
 
-use crate::error::{Error, FaultKind};
+use crate::error::FaultKind;
 use crate::kernels::plan::FoldLaw;
 use crate::ladder::generation::SourceChildren;
 use crate::messages::Reason;
@@ -35,6 +36,18 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// The name an operator sees.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::NothingToDo => "nothing-to-do",
+            Self::Failed => "failed",
+            Self::Refused => "refused",
+            Self::Aborted => "aborted",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
     /// The exit code of the program.
     pub fn exit_code(self) -> u8 {
         match self {
@@ -248,6 +261,9 @@ pub struct Report {
     pub stage_seconds: StageSeconds,
     /// The ladder, when the run got that far.
     pub ladder: Option<LadderReport>,
+    /// The stamps of the committed leaves as they were when their turn came, by path.
+    #[serde(skip)]
+    pub(crate) stamps: BTreeMap<String, Value>,
     /// What an operator should know although it stopped nothing.
     pub warnings: Vec<String>,
     /// Why the pass ended early, or was not admitted.
@@ -273,14 +289,19 @@ impl Report {
             seconds: 0.0,
             stage_seconds: StageSeconds::default(),
             ladder: None,
+            stamps: BTreeMap::new(),
             warnings: Vec::new(),
             error: None,
         }
     }
 
     /// The account of a pass that was not admitted.
-    pub(crate) fn refused(root: &str, settings: &Settings, error: &Error) -> Self {
-        let outcome = error.ending();
+    pub(crate) fn refused(
+        root: &str,
+        settings: &Settings,
+        outcome: Ending,
+        error: &dyn std::error::Error,
+    ) -> Self {
         Self {
             outcome,
             exit_code: outcome.exit_code(),

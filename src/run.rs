@@ -1,8 +1,10 @@
 //! What the steps of one run share: the store, the settings, the clock, and the one
 //! abort.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use serde_json::Value;
 use tokio::sync::broadcast;
 
 use crate::abort::AbortSignal;
@@ -24,6 +26,8 @@ pub(crate) struct Run {
     events: broadcast::Sender<Event>,
     stopping: AbortSignal,
     reason: OnceLock<AbortReason>,
+    /// The stamps of the leaves as they were when their turn came, by path.
+    stamps: Mutex<BTreeMap<String, Value>>,
 }
 
 impl Run {
@@ -43,6 +47,7 @@ impl Run {
             events,
             stopping: AbortSignal::new(),
             reason: OnceLock::new(),
+            stamps: Mutex::default(),
         }
     }
 
@@ -74,6 +79,21 @@ impl Run {
     /// Why the run is stopping.
     pub(crate) fn reason(&self) -> Option<&AbortReason> {
         self.reason.get()
+    }
+
+    /// Notes the stamp of a leaf as it was when its turn came.
+    pub(crate) fn note_stamp(&self, leaf: String, stamp: Value) {
+        self.stamps().insert(leaf, stamp);
+    }
+
+    /// The stamps noted, which are then forgotten.
+    pub(crate) fn take_stamps(&self) -> BTreeMap<String, Value> {
+        std::mem::take(&mut self.stamps())
+    }
+
+    fn stamps(&self) -> MutexGuard<'_, BTreeMap<String, Value>> {
+        // The map is whole after every change, so a panic elsewhere does not spoil it.
+        self.stamps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does work that may be left undone; `None` when the run was stopped on the way.

@@ -290,6 +290,7 @@ fn report(
         seconds: started.elapsed().as_secs_f64(),
         stage_seconds: tally.stages,
         ladder,
+        stamps: run.take_stamps(),
         warnings: tally.warnings,
         error: run.reason().map(ToString::to_string),
         ..Report::blank(run.root.url(), &run.settings)

@@ -137,7 +137,7 @@ fn upgrade_with_a_config_declares_and_goes_on() {
     let upgrade = || published.command("upgrade").args(&["--overviews", "5"]);
     let dry = writes_nothing(&published.store, upgrade().arg("--dry-run"), 0).json();
     assert_eq!(
-        (&dry["command"], &dry["would_update"]),
+        (&dry["command"], &dry["declared"]["would_update"]),
         (&json!("upgrade"), &json!(true))
     );
     let run = upgrade().run().expect_code(0);

@@ -49,6 +49,7 @@ async fn read_and_pass_on(pass: Arc<Pass>, found: FoundLeaf, gate: Addr<GateActo
     }
     match pass.run.unless_stopped(read(&pass, ticket.work())).await {
         Some(Ok(Some((stamp, column)))) => {
+            pass.run.note_stamp(ticket.work().path(), stamp.to_json());
             let stamped = StampedLeaf {
                 ticket,
                 stamp,

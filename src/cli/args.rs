@@ -137,6 +137,9 @@ pub(super) struct UpgradeArgs {
     /// Write at most this many columns, then stop; run again for more.
     #[arg(long, value_name = "N")]
     pub max_leaves: Option<u64>,
+    /// Write a receipt also when nothing else was written.
+    #[arg(long)]
+    pub receipt: bool,
     /// Declare the pyramid first, from this YAML config the store was written with.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

@@ -9,12 +9,9 @@ use serde_json::{Value, json};
 use super::args::{DeclareArgs, LeverArgs};
 use super::output;
 use crate::declare::{Declare, DeclareError, Declared};
-use crate::pyramid::{HashVerdict, Lever, Previous};
+use crate::pyramid::{HashVerdict, Lever};
 use crate::report::Ending;
 use crate::store::Root;
-
-/// Exit code of a configuration that cannot be used.
-const USAGE: u8 = 2;
 
 pub(super) async fn run(args: DeclareArgs) -> ExitCode {
     let config = match read_config(&args.config) {
@@ -26,7 +23,7 @@ pub(super) async fn run(args: DeclareArgs) -> ExitCode {
     if args.json {
         output::print_json("declare", &document(&args.root, &outcome, exit_code));
     } else if let Ok(declared) = &outcome {
-        output::print(summary(declared).trim_end());
+        output::print(&format!("{}next: {}", summary(declared), next(declared)));
     }
     complain(&outcome);
     ExitCode::from(exit_code)
@@ -41,15 +38,9 @@ pub(super) fn read_config(path: &Path) -> Result<String, String> {
         .map_err(|error| format!("cannot read config `{}`: {error}", path.display()))
 }
 
-/// Declares, or plans to.
-pub(super) async fn declare(
-    root: &str,
-    config: &str,
-    lever: &LeverArgs,
-    dry_run: bool,
-) -> Result<Declared, DeclareError> {
-    let root = Root::open_with(root, std::env::vars())?;
-    let lever = match lever {
+/// Where the schedule comes from, when it was typed.
+pub(super) fn lever(lever: &LeverArgs) -> Option<Lever> {
+    match lever {
         LeverArgs {
             chunk_order: Some(order),
             ..
@@ -58,23 +49,34 @@ pub(super) async fn declare(
             Some(Lever::Overviews(overviews.clone()))
         }
         LeverArgs { .. } => None,
-    };
+    }
+}
+
+/// Declares, or plans to.
+async fn declare(
+    root: &str,
+    config: &str,
+    lever: &LeverArgs,
+    dry_run: bool,
+) -> Result<Declared, DeclareError> {
+    let root = Root::open_with(root, std::env::vars())?;
+    let lever = self::lever(lever);
     let declare = Declare::new(root, config)?.lever(lever).dry_run(dry_run);
     declare.run().await
 }
 
 /// The exit code of what came of it.
-pub(super) fn exit_code(outcome: &Result<Declared, DeclareError>) -> u8 {
+fn exit_code(outcome: &Result<Declared, DeclareError>) -> u8 {
     match outcome {
         Ok(declared) if declared.refusals.is_empty() => 0,
         Ok(_) => Ending::Refused.exit_code(),
-        Err(error) if error.is_usage() => USAGE,
+        Err(error) if error.is_usage() => output::USAGE,
         Err(error) => error.ending().exit_code(),
     }
 }
 
 /// Says on stderr what refused it.
-pub(super) fn complain(outcome: &Result<Declared, DeclareError>) {
+fn complain(outcome: &Result<Declared, DeclareError>) {
     match outcome {
         Ok(declared) => {
             for refusal in &declared.refusals {
@@ -86,11 +88,7 @@ pub(super) fn complain(outcome: &Result<Declared, DeclareError>) {
 }
 
 /// What came of it as one document.
-pub(super) fn document(
-    root: &str,
-    outcome: &Result<Declared, DeclareError>,
-    exit_code: u8,
-) -> Value {
+fn document(root: &str, outcome: &Result<Declared, DeclareError>, exit_code: u8) -> Value {
     let (mut document, error) = match outcome {
         Ok(declared) => {
             let error = declared.refusals.first().cloned();
@@ -107,7 +105,7 @@ pub(super) fn document(
 pub(super) fn summary(declared: &Declared) -> String {
     let mut text = String::new();
     // Writing to a String does not fail, here and below.
-    let _ = writeln!(text, "declare {}: {}", declared.root, headline(declared));
+    let _ = writeln!(text, "declare {}: {}", declared.root, declared.headline());
     for entry in declared.overviews.as_array().into_iter().flatten() {
         let cells = &entry["cells"];
         let _ = writeln!(
@@ -140,25 +138,11 @@ pub(super) fn summary(declared: &Declared) -> String {
             let _ = writeln!(text, "  {line}");
         }
     }
-    let _ = writeln!(text, "next: {}", next(declared));
     text
 }
 
-fn headline(declared: &Declared) -> &'static str {
-    match (declared.dry_run, declared.previous) {
-        (true, _) if !declared.refusals.is_empty() => "dry run, would be refused",
-        (true, Previous::Identical) if !declared.would_update => {
-            "dry run, declared so already, nothing would be written"
-        }
-        (true, _) => "dry run, nothing written",
-        (false, Previous::Identical) if !declared.updated => "declared so already, nothing written",
-        (false, Previous::Identical) => "declared so already, its hash rewritten",
-        (false, Previous::Absent) => "declared",
-        (false, Previous::Replaced) => "declared, in place of another declaration",
-    }
-}
-
-fn next(declared: &Declared) -> &'static str {
+/// What to do after it.
+pub(super) fn next(declared: &Declared) -> &'static str {
     if !declared.refusals.is_empty() {
         "do what the error says, then declare again"
     } else if declared.would_update {

@@ -6,6 +6,8 @@ mod demo;
 mod lease;
 mod output;
 mod pass;
+mod signals;
+mod summary;
 mod upgrade;
 
 use std::process::ExitCode;

@@ -11,7 +11,7 @@ use tracing_subscriber::filter::LevelFilter;
 use super::args::{LogArgs, LogFormat};
 
 /// Exit code of a command that was not understood.
-const USAGE: u8 = 2;
+pub(super) const USAGE: u8 = 2;
 
 /// Starts logging on stderr.
 ///

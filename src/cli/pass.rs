@@ -1,20 +1,16 @@
 //! `backfill`, `sweep` and `upgrade`: one run, from flags to summary.
 
-use std::fmt::Write;
 use std::process::ExitCode;
 
 use super::args::{BackfillArgs, RunArgs, SweepArgs};
-use super::output;
+use super::signals::stop_on_signals;
+use super::{output, summary};
 use crate::error::Error;
 use crate::kernels::words::decimal;
-use crate::messages::Reason;
 use crate::report::{Ending, Report};
 use crate::settings::{MAX_SLOTS, Settings};
 use crate::store::Root;
-use crate::upgrade::{Steps, Stop, Upgrade};
-
-/// Failed leaves a summary names; the JSON document has more.
-const FAILURES_SHOWN: usize = 10;
+use crate::upgrade::{Steps, Upgrade};
 
 pub(super) async fn backfill(args: BackfillArgs) -> ExitCode {
     match settings(&args.run) {
@@ -38,20 +34,15 @@ pub(super) async fn sweep(args: SweepArgs) -> ExitCode {
 }
 
 /// Takes the steps, and prints what came of them.
-pub(super) async fn run(
-    command: &str,
-    steps: Steps,
-    args: &RunArgs,
-    settings: Settings,
-) -> ExitCode {
+async fn run(command: &str, steps: Steps, args: &RunArgs, settings: Settings) -> ExitCode {
     let report = match pass(&args.root, steps, settings.clone()).await {
         Ok(report) => report,
-        Err(error) => Report::refused(&args.root, &settings, &error),
+        Err(error) => Report::refused(&args.root, &settings, error.ending(), &error),
     };
     if args.json {
         output::print_json(command, &report);
     } else if report.outcome != Ending::Refused {
-        output::print(summary(command, &report, args.force).trim_end());
+        output::print(summary::of(command, &report, args.force).trim_end());
     }
     if let Some(error) = &report.error {
         output::complain(error);
@@ -69,46 +60,7 @@ async fn pass(root: &str, steps: Steps, settings: Settings) -> Result<Report, Er
     let stop = handle.stop();
     tokio::select! {
         report = handle.join() => report,
-        never = stop_on_signals(stop) => match never {},
-    }
-}
-
-/// Stops the pass on the first signal; a second one ends the process at once, and the
-/// lease then stands until it expires.
-async fn stop_on_signals(stop: Stop) -> std::convert::Infallible {
-    let first = signal().await;
-    tracing::warn!("{first}: finishing the columns being written; once more to stop at once");
-    stop.abort(first);
-    let second = signal().await;
-    output::complain(&format!(
-        "{second} again: stopping at once; the lease stays, and the next run is refused until it \
-         expires or `zagg-stream lease release` removes it"
-    ));
-    std::process::exit(i32::from(Ending::Interrupted.exit_code()))
-}
-
-#[cfg(unix)]
-async fn signal() -> &'static str {
-    use tokio::signal::unix::{SignalKind, signal};
-    let kinds = (
-        signal(SignalKind::terminate()),
-        signal(SignalKind::hangup()),
-    );
-    let (Ok(mut terminate), Ok(mut hangup)) = kinds else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        Ok(()) = tokio::signal::ctrl_c() => "Ctrl-C",
-        Some(()) = terminate.recv() => "SIGTERM",
-        Some(()) = hangup.recv() => "SIGHUP",
-    }
-}
-
-#[cfg(not(unix))]
-async fn signal() -> &'static str {
-    match tokio::signal::ctrl_c().await {
-        Ok(()) => "Ctrl-C",
-        Err(_) => std::future::pending().await,
+        never = stop_on_signals(|by| stop.abort(by)) => match never {},
     }
 }
 
@@ -144,113 +96,4 @@ pub(super) fn settings(args: &RunArgs) -> Result<Settings, String> {
     settings.dry_run = args.dry_run;
     settings.shards = args.shards.clone();
     Ok(settings)
-}
-
-fn summary(command: &str, report: &Report, force: bool) -> String {
-    let mut text = String::new();
-    // Writing to a String does not fail, here and below.
-    let _ = writeln!(text, "{command} {}: {}", report.root, headline(report));
-    if report.outcome != Ending::NothingToDo {
-        let _ = write!(text, "{}", figures(report));
-    }
-    for warning in &report.warnings {
-        let _ = writeln!(text, "  warning: {warning}");
-    }
-    for leaf in report.failed_leaves.iter().take(FAILURES_SHOWN) {
-        let _ = writeln!(text, "  failed: {}", leaf.error);
-    }
-    if report.failed_leaves.len() > FAILURES_SHOWN {
-        let more = report.counts.failed - FAILURES_SHOWN as u64;
-        let _ = writeln!(text, "  failed: {more} more, see --json");
-    }
-    let _ = writeln!(text, "next: {}", next(report, force));
-    text
-}
-
-fn headline(report: &Report) -> &'static str {
-    match report.outcome {
-        Ending::Done if report.dry_run => "dry run, nothing written",
-        Ending::Done if report.counts.not_attempted > 0 => "done as far as asked",
-        Ending::Done => "done",
-        Ending::NothingToDo => "nothing to do, no run record names a shard",
-        Ending::Failed => "some leaves failed",
-        Ending::Refused => "refused, nothing written",
-        Ending::Aborted => "aborted",
-        Ending::Interrupted => "interrupted",
-    }
-}
-
-fn figures(report: &Report) -> String {
-    let counts = &report.counts;
-    let mut text = String::new();
-    let due = if report.dry_run {
-        counts.planned
-    } else {
-        counts.written
-    };
-    let verb = if report.dry_run { "due" } else { "written" };
-    let _ = write!(
-        text,
-        "  columns: {due} {verb}, {} current, {} failed",
-        counts.current, counts.failed
-    );
-    for (count, what) in [
-        (counts.empty, "without a committed leaf"),
-        (counts.not_attempted, "not attempted"),
-        (counts.skipped, "record rows skipped"),
-    ] {
-        if count > 0 {
-            let _ = write!(text, ", {count} {what}");
-        }
-    }
-    text.push('\n');
-    for reason in Reason::ALL {
-        let count = report.verdicts.of(reason);
-        if count > 0 {
-            let _ = writeln!(text, "  due: {count} {}", reason.as_str());
-        }
-    }
-    let seconds = report.seconds.max(f64::MIN_POSITIVE);
-    let _ = writeln!(
-        text,
-        "  {} of columns, {} read in {} requests, {:.1} leaves/s, {:.1} s, peak {} in flight",
-        output::bytes(report.bytes.written),
-        output::bytes(report.bytes.read),
-        report.requests.requests(),
-        (counts.written + counts.current) as f64 / seconds,
-        report.seconds,
-        output::bytes(report.peak_in_flight_bytes),
-    );
-    text
-}
-
-fn next(report: &Report, force: bool) -> &'static str {
-    match report.outcome {
-        Ending::Interrupted | Ending::Done if force && report.counts.not_attempted > 0 => {
-            "run again without --force to go on where this run stopped; with it, a run starts over"
-        }
-        Ending::Done if report.dry_run && report.counts.planned > 0 => {
-            "run without --dry-run to write the columns that are due"
-        }
-        Ending::Done if report.counts.not_attempted > 0 => {
-            "run again to go on with the leaves that were not attempted"
-        }
-        Ending::Done if report.counts.empty > 0 => {
-            "every committed leaf has a current column; see in the log which leaves are not committed"
-        }
-        Ending::Done if !report.warnings.is_empty() => {
-            "every leaf that was found has a current column; see the warnings for what may be missing"
-        }
-        Ending::Done => "every leaf has a current column; nothing is left to do here",
-        Ending::NothingToDo => {
-            "check that the root is the store's and that it holds stats_*.parquet"
-        }
-        Ending::Failed => {
-            "repair the leaves named above, then run the same command again; it skips what is current"
-        }
-        Ending::Refused | Ending::Aborted => {
-            "do what the error says, then run the same command again; what is written is complete"
-        }
-        Ending::Interrupted => "run the same command again to go on; what is written is complete",
-    }
 }

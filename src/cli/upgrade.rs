@@ -1,60 +1,89 @@
-//! `upgrade`: the declaration, when a config is given, then the columns and the ladder.
+//! `upgrade`: the whole runbook, from flags to a one-screen account.
 
 use std::process::ExitCode;
 
 use super::args::UpgradeArgs;
-use super::{declare, output, pass};
-use crate::upgrade::Steps;
+use super::{declare, output, pass, signals, summary};
+use crate::report::{Ending, Report};
+use crate::runbook::{Account, Runbook, RunbookError};
+use crate::settings::Settings;
+use crate::store::Root;
 
 pub(super) async fn run(args: UpgradeArgs) -> ExitCode {
-    let Some(path) = &args.config else {
-        if args.lever.chunk_order.is_some() || !args.lever.overviews.is_empty() {
-            return output::usage("--overviews and --chunk-order need --config FILE");
-        }
-        return run_steps(&args).await;
-    };
-    // What the pass would not take must not be found out after the manifest is written.
-    if let Err(error) = pass::settings(&args.run) {
-        return output::usage(&error);
+    let lever = declare::lever(&args.lever);
+    if args.config.is_none() && lever.is_some() {
+        return output::usage("--overviews and --chunk-order need --config FILE");
     }
-    let config = match declare::read_config(path) {
-        Ok(config) => config,
+    let mut settings = match pass::settings(&args.run) {
+        Ok(settings) => settings,
         Err(error) => return output::usage(&error),
     };
-    let (root, dry_run) = (&args.run.root, args.run.dry_run);
-    let outcome = declare::declare(root, &config, &args.lever, dry_run).await;
-    let exit_code = declare::exit_code(&outcome);
-    // A pass follows what is declared, so one that is only planned cannot be tried.
-    let goes_on = exit_code == 0
-        && outcome
-            .as_ref()
-            .is_ok_and(|declared| !declared.would_update);
-    match &outcome {
-        Ok(declared) if args.run.json => {
-            for warning in &declared.warnings {
-                tracing::warn!("{warning}");
-            }
+    settings.max_leaves = args.max_leaves;
+    settings.tuple_width = args.ladder.tuple_width.unwrap_or(settings.tuple_width);
+    let root = match Root::open_with(&args.run.root, std::env::vars()) {
+        Ok(root) => root,
+        Err(error) => {
+            let error = RunbookError::Run(error.into());
+            return refuse(&args, &settings, &error);
         }
-        Ok(declared) => output::print(declare::summary(declared).trim_end()),
-        Err(_) => {}
+    };
+    let mut runbook = Runbook::new(root)
+        .settings(settings.clone())
+        .receipt(args.receipt);
+    if let Some(path) = &args.config {
+        let config = match declare::read_config(path) {
+            Ok(config) => config,
+            Err(error) => return output::usage(&error),
+        };
+        runbook = match runbook.declare(&config, lever) {
+            Ok(runbook) => runbook,
+            Err(error) => return output::usage(&error.to_string()),
+        };
     }
-    declare::complain(&outcome);
-    if goes_on {
-        return run_steps(&args).await;
+    let stopper = runbook.stopper();
+    let account = tokio::select! {
+        account = runbook.run() => account,
+        never = signals::stop_on_signals(|by| stopper.stop(by)) => match never {},
+    };
+    match account {
+        Ok(account) => show(&args, &account),
+        Err(error) => refuse(&args, &settings, &error),
     }
-    if args.run.json {
-        output::print_json("upgrade", &declare::document(root, &outcome, exit_code));
-    }
-    ExitCode::from(exit_code)
 }
 
-async fn run_steps(args: &UpgradeArgs) -> ExitCode {
-    match pass::settings(&args.run) {
-        Ok(mut settings) => {
-            settings.max_leaves = args.max_leaves;
-            settings.tuple_width = args.ladder.tuple_width.unwrap_or(settings.tuple_width);
-            pass::run("upgrade", Steps::All, &args.run, settings).await
-        }
-        Err(error) => output::usage(&error),
+fn refuse(args: &UpgradeArgs, settings: &Settings, error: &RunbookError) -> ExitCode {
+    let report = Report::refused(&args.run.root, settings, error.ending(), error);
+    if args.run.json {
+        output::print_json("upgrade", &report);
     }
+    output::complain(&error.to_string());
+    match error {
+        RunbookError::Declare(error) if error.is_usage() => ExitCode::from(output::USAGE),
+        _ => ExitCode::from(report.exit_code),
+    }
+}
+
+fn show(args: &UpgradeArgs, account: &Account) -> ExitCode {
+    let report = &account.report;
+    if args.run.json {
+        output::print_json("upgrade", account);
+    } else {
+        let only_declared = account.steps.iter().all(|step| step.step == "declare");
+        if let Some(declared) = &account.declared {
+            output::print(declare::summary(declared).trim_end());
+            if only_declared {
+                output::print(&format!("next: {}", declare::next(declared)));
+            }
+        }
+        if !only_declared && report.outcome != Ending::Refused {
+            output::print(summary::of("upgrade", report, args.run.force).trim_end());
+        }
+        if let Some(receipt) = &account.receipt {
+            output::print(&format!("receipt: {receipt}"));
+        }
+    }
+    if let Some(error) = &report.error {
+        output::complain(error);
+    }
+    ExitCode::from(report.exit_code)
 }

@@ -44,6 +44,23 @@ pub struct Declared {
     pub refusals: Vec<String>,
 }
 
+impl Declared {
+    /// What came of it in a few words.
+    pub fn headline(&self) -> &'static str {
+        match (self.dry_run, self.previous) {
+            (true, _) if !self.refusals.is_empty() => "dry run, would be refused",
+            (true, Previous::Identical) if !self.would_update => {
+                "dry run, declared so already, nothing would be written"
+            }
+            (true, _) => "dry run, nothing written",
+            (false, Previous::Identical) if !self.updated => "declared so already, nothing written",
+            (false, Previous::Identical) => "declared so already, its hash rewritten",
+            (false, Previous::Absent) => "declared",
+            (false, Previous::Replaced) => "declared, in place of another declaration",
+        }
+    }
+}
+
 impl Plan {
     pub(super) fn declared(
         self,

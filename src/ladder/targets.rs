@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::kernels::words::{WordError, morton};
+use crate::messages::LeafRef;
 use crate::pyramid::{LadderPlan, Level, Regime};
 use crate::store::artifact::{ALL, Artifact, Tier};
 use crate::store::{Root, StoreError};
@@ -56,6 +57,18 @@ impl LadderWork {
         Ok(Self {
             shards: work.shards_with_windows(root).await?,
         })
+    }
+
+    /// The leaves, in order.
+    ///
+    /// # Errors
+    /// When a word names no cell, which the records have been checked for.
+    pub(crate) fn leaves(&self) -> Result<Vec<LeafRef>, WordError> {
+        let leaves = self.shards.iter().flat_map(|(word, windows)| {
+            let windows = windows.iter();
+            windows.map(|window| LeafRef::new(*word, window.clone()))
+        });
+        leaves.collect()
     }
 
     /// Words of every shard that has a leaf.

@@ -19,7 +19,7 @@ use crate::kernels::tdigest::DigestColumn;
 use crate::store::Root;
 use crate::store::layout::{ArrayLayout, Tile, decoded_size};
 use crate::store::leaf_error::LeafError;
-use crate::store::template::ColumnTemplate;
+use crate::store::template::{ColumnTemplate, MORTON};
 use open::Opener;
 
 /// An array of a group and where its tiles are.
@@ -59,6 +59,8 @@ pub(crate) struct OpenGroup {
     pub attributes: Map<String, Value>,
     /// Whether the group stores its cell words.
     has_morton: bool,
+    /// The cell words, when they were asked for.
+    words: Option<GroupArray>,
     template: Arc<ColumnTemplate>,
     fields: Vec<FieldArrays>,
 }
@@ -131,14 +133,37 @@ impl OpenGroup {
             n_cells,
             attributes,
             has_morton,
+            words: None,
             template,
             fields,
         })
     }
 
+    /// Opens the cell words too, which folds have no need of.
+    ///
+    /// # Errors
+    /// As [`OpenGroup::open`].
+    pub(crate) async fn with_words(mut self, root: &Root, order: u8) -> Result<Self, LeafError> {
+        let opener = Opener {
+            root,
+            order,
+            group: format!("{}/{order}", self.artifact),
+            artifact: self.artifact.clone(),
+            n_cells: self.n_cells,
+        };
+        self.words = opener.words().await?;
+        self.has_morton = self.words.is_some();
+        Ok(self)
+    }
+
     /// Whether neither the cell words nor any declared field is there.
     pub(crate) fn holds_nothing(&self) -> bool {
         !self.has_morton && self.fields.iter().all(|field| field.payload.is_none())
+    }
+
+    /// The first array that a column must have and that is not there.
+    pub(crate) fn absent_array(&self) -> Option<&str> {
+        self.absent_field().or((!self.has_morton).then_some(MORTON))
     }
 
     /// The first declared field whose array is not there.
@@ -247,7 +272,8 @@ impl OpenGroup {
         name: &str,
         cells: Range<u64>,
     ) -> Result<Cells, LeafError> {
-        let Some(array) = self.arrays().find(|array| array.name == name) else {
+        let mut arrays = self.arrays().chain(&self.words);
+        let Some(array) = arrays.find(|array| array.name == name) else {
             return Ok(Cells::Dense(Vec::new()));
         };
         let tiles = self.fetch_array(root, Some(array), &cells).await?;

@@ -97,6 +97,9 @@ pub enum LeafProblem {
     /// The group of cells is absent.
     #[error("has no group `{0}`; the stamp says complete, so the leaf lost objects: rebuild it")]
     NoCellGroup(String),
+    /// An array of a column or an overview is not there.
+    #[error("is absent; write the artifact anew with --force")]
+    Absent,
     /// No declared array and no `morton` array tell how many cells there are.
     #[error("holds neither `morton` nor any declared array in group `{0}`; rebuild the leaf")]
     NoArrays(String),

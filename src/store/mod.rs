@@ -4,6 +4,7 @@
 pub(crate) mod array;
 pub(crate) mod artifact;
 pub(crate) mod column;
+pub(crate) mod content;
 pub(crate) mod group;
 pub(crate) mod hash;
 pub(crate) mod json;
@@ -31,7 +32,7 @@ pub use lease::LeaseError;
 pub use manifest::ManifestError;
 pub use records::RecordError;
 pub use retry::RetryPolicy;
-pub use root::{Root, RootError, StoreError, Tally};
+pub use root::{Root, RootError, StoreError, Tally, Touched};
 
 /// Name of the metadata document of every Zarr v3 node.
 pub(crate) const METADATA: &str = "zarr.json";

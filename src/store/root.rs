@@ -16,12 +16,14 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 
 use self::address::Origin;
+use self::journal::Journal;
 use self::tally::Counters;
 use super::retry::{RetryPolicy, retry};
 
 mod address;
 mod error;
 mod fault;
+mod journal;
 mod list;
 mod read;
 mod tally;
@@ -29,6 +31,7 @@ mod write;
 
 pub(crate) use error::{Op, present};
 pub use error::{RootError, StoreError};
+pub use journal::Touched;
 pub(crate) use read::Version;
 pub use tally::Tally;
 pub(crate) use write::{Created, Replaced};
@@ -41,6 +44,7 @@ struct Inner {
     url: String,
     origin: Origin,
     counters: Arc<Counters>,
+    journal: Option<Arc<Journal>>,
     retry: RetryPolicy,
 }
 
@@ -71,6 +75,7 @@ impl Root {
             url: url.into(),
             origin: Origin::Given,
             counters: Arc::default(),
+            journal: None,
             retry: RetryPolicy::default(),
         }))
     }
@@ -105,6 +110,7 @@ impl Root {
             url,
             origin,
             counters: Arc::default(),
+            journal: None,
             retry: RetryPolicy::default(),
         })))
     }
@@ -115,6 +121,21 @@ impl Root {
             retry,
             ..Inner::clone(&self.0)
         }))
+    }
+
+    /// The same root, with note taken of every object written and deleted through it and
+    /// its clones from now on.
+    pub(crate) fn journaled(&self) -> Self {
+        Self(Arc::new(Inner {
+            journal: Some(Arc::default()),
+            ..Inner::clone(&self.0)
+        }))
+    }
+
+    /// What was written and deleted, if note was taken of it.
+    pub(crate) fn touched(&self) -> Option<Touched> {
+        let journal = self.0.journal.as_ref()?;
+        Some(journal.touched().clone())
     }
 
     /// The policy its requests are tried again under.

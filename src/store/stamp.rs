@@ -47,6 +47,16 @@ impl Stamp {
         Ok(Self::of(&document))
     }
 
+    /// The stamp as recorded.
+    pub(crate) fn to_json(&self) -> Value {
+        Value::Object(self.record.clone())
+    }
+
+    /// Hash of all arrays together, where the stamp has it.
+    pub(crate) fn combined_hash(&self) -> Option<&str> {
+        self.record.get("content_hashes")?.get("combined")?.as_str()
+    }
+
     /// Number of granules, as recorded.
     pub(crate) fn granule_count(&self) -> Option<&Value> {
         self.record.get("granule_count")

@@ -53,6 +53,20 @@ impl Opener<'_> {
             .map(|layout| layout.is_some())
     }
 
+    /// The words themselves.
+    pub(super) async fn words(&self) -> Result<Option<GroupArray>, LeafError> {
+        let path = format!("{}/{MORTON}", self.group);
+        let Some(document) = self.read_document(&path, Some(MORTON)).await? else {
+            return Ok(None);
+        };
+        let layout = self.layout(MORTON, &document)?;
+        Ok(Some(GroupArray {
+            name: MORTON.to_owned(),
+            tiles: self.tiles(MORTON, &path, &layout).await?,
+            layout,
+        }))
+    }
+
     pub(super) async fn field(&self, field: &Field) -> Result<FieldArrays, LeafError> {
         let Some(payload) = self.array(&field.name, Role::Payload(field)).await? else {
             tracing::warn!(

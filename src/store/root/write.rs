@@ -147,6 +147,9 @@ impl Root {
         let options = PutOptions::from(mode);
         self.0.store.put_opts(path, payload, options).await?;
         count(&self.0.counters.bytes_written, bytes.len());
+        if let Some(journal) = &self.0.journal {
+            journal.on_write(self.relative(path));
+        }
         Ok(())
     }
 
@@ -156,6 +159,12 @@ impl Root {
     /// Any failure; on a read-only root without a request.
     pub(crate) async fn delete(&self, key: &str) -> Result<(), StoreError> {
         self.delete_all(vec![key.to_owned()]).await
+    }
+
+    fn note_deletion(&self, path: &Path) {
+        if let Some(journal) = &self.0.journal {
+            journal.on_delete(self.relative(path));
+        }
     }
 
     /// As [`Root::delete`], tried once: a repeated delete may hit what somebody else has
@@ -186,7 +195,8 @@ impl Root {
                 let mut failed = None;
                 while let Some(result) = deleted.next().await {
                     match result {
-                        Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+                        Ok(path) => self.note_deletion(&path),
+                        Err(object_store::Error::NotFound { .. }) => {}
                         Err(error) => failed = failed.or(Some(error)),
                     }
                 }
