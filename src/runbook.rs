@@ -205,8 +205,8 @@ impl Runbook {
     /// The account of a runbook that ends with its plan of a declaration.
     fn only_declared(&self, declared: Option<Declared>, steps: Vec<StepTaken>) -> Account {
         let mut report = Report::blank(self.root.url(), &self.settings);
-        let refusals = declared.iter().flat_map(|declared| &declared.refusals);
-        report.error = refusals.cloned().next();
+        let mut refusals = declared.iter().flat_map(|declared| &declared.refusals);
+        report.error = refusals.next().cloned();
         report.outcome = match report.error {
             Some(_) => Ending::Refused,
             None => Ending::Done,
