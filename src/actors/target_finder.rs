@@ -37,14 +37,16 @@ impl Search {
     ///
     /// # Errors
     /// When a word names no cell, which the records have been checked for.
-    fn targets(&self, level: &Level) -> Result<Vec<Target>, WordError> {
+    fn targets<'a>(
+        &'a self,
+        level: &'a Level,
+    ) -> Result<impl Iterator<Item = Result<Target, WordError>> + 'a, WordError> {
         let nodes: BTreeSet<u64> = LadderWork::ancestors(&self.above, level.order)?;
         let targets = self.work.targets(&self.ladder.template.plan, level);
-        let asked_for = |target: &Result<Target, WordError>| {
+        Ok(targets.filter(move |target| {
             let node = target.as_ref().map(|target| target.artifact.word);
-            nodes.is_empty() || node.is_ok_and(|node| nodes.contains(&node))
-        };
-        targets.filter(asked_for).collect()
+            nodes.is_empty() || node.map_or(true, |node| nodes.contains(&node))
+        }))
     }
 
     /// How many artifacts there are.
@@ -53,8 +55,14 @@ impl Search {
     /// As [`Search::targets`].
     pub(crate) fn num_targets(&self) -> Result<u64, WordError> {
         let levels = self.ladder.template.plan.levels.iter();
-        let counts = levels.map(|level| Ok(self.targets(level)?.len() as u64));
-        counts.sum()
+        let mut num_targets = 0;
+        for level in levels {
+            for target in self.targets(level)? {
+                target?;
+                num_targets += 1;
+            }
+        }
+        Ok(num_targets)
     }
 }
 
@@ -116,7 +124,7 @@ async fn send_level(
     // The words have been checked when the artifacts were counted.
     let targets = level.and_then(|level| search.targets(level).ok());
     let mut sent = 0;
-    for target in targets.unwrap_or_default() {
+    for target in targets.into_iter().flatten().flatten() {
         let Some(place) = free_place(run, places).await else {
             break;
         };
