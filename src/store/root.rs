@@ -23,6 +23,7 @@ mod address;
 mod error;
 mod fault;
 mod list;
+mod local;
 mod read;
 mod tally;
 mod write;
