@@ -227,6 +227,10 @@ impl ArtifactWriter<'_> {
             self.held.ensure_fresh()?;
             self.root.delete_all(keys.to_vec()).await?;
         }
+        for key in [self.artifact.path(), self.artifact.sidecar_path()] {
+            self.held.ensure_fresh()?;
+            self.root.delete_staged(&key).await?;
+        }
         Ok(())
     }
 

@@ -25,6 +25,7 @@ mod error;
 mod fault;
 mod journal;
 mod list;
+mod local;
 mod read;
 mod tally;
 mod write;

@@ -7,12 +7,12 @@ use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
-use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use url::Url;
 
+use super::local::{self, Disk};
 use super::{Inner, Root, RootError};
 
 /// Longest wait for one whole request; a large shard object over a slow line needs minutes.
@@ -24,7 +24,11 @@ const READ_TIMEOUT: &str = "30 seconds";
 /// What a client was built from, so that a second one can be.
 #[derive(Clone)]
 pub(super) enum Origin {
-    Local(PathBuf),
+    Local {
+        /// The path as it was given.
+        path: PathBuf,
+        disk: Disk,
+    },
     Remote(Remote),
     Given,
 }
@@ -49,6 +53,14 @@ impl Origin {
     /// Whether it is a plain web server.
     pub(super) fn is_http(&self) -> bool {
         matches!(self, Self::Remote(remote) if remote.scheme == Scheme::Http)
+    }
+
+    /// The disk, when it is a local directory.
+    pub(super) fn disk(&self) -> Option<&Disk> {
+        match self {
+            Self::Local { disk, .. } => Some(disk),
+            Self::Remote(_) | Self::Given => None,
+        }
     }
 
     /// Whether a listing comes in the order of the keys, so that it can go on after one.
@@ -169,11 +181,14 @@ impl Root {
             }
         }
         std::fs::read_dir(path).map_err(|error| cannot_list(&error))?;
-        let store = local_store(path).map_err(|error| RootError::Client {
+        let disk = Disk::new(path).map_err(|error| cannot_list(&error))?;
+        let store = local::open(path).map_err(|error| RootError::Client {
             url: url.to_owned(),
             reason: error.to_string(),
         })?;
-        Self::assemble(store, "", url.to_owned(), Origin::Local(path.to_owned()))
+        let path = path.to_owned();
+        let origin = Origin::Local { path, disk };
+        Self::assemble(Arc::new(store), "", url.to_owned(), origin)
     }
 
     /// The same root through a client of its own, sharing only the tally.
@@ -205,7 +220,7 @@ impl Root {
     /// sibling.
     pub(crate) fn sibling(&self, suffix: &str) -> Option<Self> {
         let url = format!("{}{suffix}", self.0.url.trim_end_matches('/'));
-        if let Origin::Local(path) = &self.0.origin {
+        if let Origin::Local { path, .. } = &self.0.origin {
             // The name it was given by, so that the sibling of a link is beside the link;
             // `.` and `..` have a name only once resolved.
             let resolved;
@@ -221,8 +236,8 @@ impl Root {
                 false => parent,
             };
             let base = format!("{}{suffix}", name.to_str()?);
-            let store = local_store(parent).ok()?;
-            return Self::assemble(store, &base, url, Origin::Given).ok();
+            let store = local::open(parent).ok()?;
+            return Self::assemble(Arc::new(store), &base, url, Origin::Given).ok();
         }
         if self.0.base.is_empty() {
             return None;
@@ -285,13 +300,6 @@ impl Remote {
             }
         }
     }
-}
-
-/// A directory left empty would still be listed as a prefix, which it is in no other
-/// store, so deletions take it along.
-fn local_store(path: &FilePath) -> Result<Arc<dyn ObjectStore>, object_store::Error> {
-    let store = LocalFileSystem::new_with_prefix(path)?.with_automatic_cleanup(true);
-    Ok(Arc::new(store))
 }
 
 /// `url` without the password it may carry: it goes into messages and logs.

@@ -13,6 +13,7 @@ mod address;
 mod contract;
 mod faults;
 mod http;
+mod local;
 
 fn options(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());

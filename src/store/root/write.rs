@@ -1,10 +1,13 @@
 //! Writes and deletes objects, with or without a condition.
 
+use std::io;
+
 use bytes::Bytes;
 use futures::stream::StreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion};
 
+use super::local::Disk;
 use super::tally::count;
 use super::{Op, Root, StoreError, Version, fault};
 use crate::store::retry::RetryPolicy;
@@ -190,8 +193,8 @@ impl Root {
             let (store, paths) = (&self.0.store, &paths);
             self.attempt(Op::Delete, first, || async move {
                 count(&self.0.counters.delete, paths.len());
-                let paths = futures::stream::iter(paths.clone()).map(Ok).boxed();
-                let mut deleted = store.delete_stream(paths);
+                let keys = futures::stream::iter(paths.clone()).map(Ok).boxed();
+                let mut deleted = store.delete_stream(keys);
                 let mut failed = None;
                 while let Some(result) = deleted.next().await {
                     match result {
@@ -200,10 +203,43 @@ impl Root {
                         Err(error) => failed = failed.or(Some(error)),
                     }
                 }
-                failed.map_or(Ok(()), Err)
+                failed.map_or(Ok(()), Err)?;
+                // Also for what was gone already: whoever deleted it may have been killed
+                // before this.
+                let paths = paths.clone();
+                self.on_disk(move |disk| disk.sync_deleted(&paths)).await
             })
             .await?;
         }
         Ok(())
+    }
+
+    /// Deletes what a killed process left of writes of the object at `key` or below it.
+    /// Only a local disk has such, and no listing shows it. Nothing may be writing there.
+    ///
+    /// # Errors
+    /// Any failure; on a read-only root without a request.
+    pub(crate) async fn delete_staged(&self, key: &str) -> Result<(), StoreError> {
+        let path = self.writable(Op::Delete, key)?;
+        self.attempt(Op::Delete, key, || {
+            let path = path.clone();
+            self.on_disk(move |disk| disk.delete_staged(&path))
+        })
+        .await
+    }
+
+    /// Does `work` when the root is on a local disk, off the threads that wait.
+    async fn on_disk(
+        &self,
+        work: impl FnOnce(&Disk) -> io::Result<()> + Send + 'static,
+    ) -> Result<(), object_store::Error> {
+        let Some(disk) = self.0.origin.disk().cloned() else {
+            return Ok(());
+        };
+        let done = tokio::task::spawn_blocking(move || work(&disk)).await;
+        done?.map_err(|source| object_store::Error::Generic {
+            store: "local disk",
+            source: source.into(),
+        })
     }
 }
