@@ -10,6 +10,7 @@ pub(crate) mod cases;
 pub(crate) mod child;
 pub(crate) mod compare;
 pub(crate) mod faults;
+pub(crate) mod ladder;
 pub(crate) mod leaf;
 pub(crate) mod library;
 pub(crate) mod many;
