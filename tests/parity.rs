@@ -7,7 +7,7 @@ mod common;
 
 use common::binary::Zagg;
 use common::cases::{Case, Law, NAMES};
-use common::compare::assert_columns;
+use common::compare::{assert_all, assert_columns};
 use common::stores::differences;
 
 fn number(case: &Case) -> u64 {
@@ -79,7 +79,7 @@ fn every_case_is_tested() {
 }
 
 #[test]
-fn upgrade_runs_the_same_pass() {
+fn upgrade_runs_the_same_pass_and_goes_on() {
     let case = Case::load("strata");
     let store = case.declared_store(Law::Boundary);
     let upgrade = || {
@@ -93,7 +93,7 @@ fn upgrade_runs_the_same_pass() {
     assert_eq!(first.text("/command"), "upgrade");
     assert_eq!(first.text("/fold_law"), "boundary", "the default law");
     assert_eq!(first.number("/counts/written"), number(&case));
-    assert_columns(&case, Law::Boundary, &store.root());
+    assert_all(&case.upgraded(Law::Boundary), &store.tree());
     assert_eq!(upgrade().number("/counts/current"), number(&case));
-    assert_columns(&case, Law::Boundary, &store.root());
+    assert_all(&case.upgraded(Law::Boundary), &store.tree());
 }

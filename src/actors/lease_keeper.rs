@@ -118,7 +118,8 @@ impl Handler<EndLease> for LeaseKeeper {
         let state = std::mem::replace(&mut self.state, State::Over);
         let release = async move {
             match state {
-                State::Held { .. } if end.keep => Ok(true),
+                // One that was lost is no longer ours to keep.
+                State::Held { held, .. } if end.keep => Ok(held.is_fresh()),
                 State::Held { beats, .. } => beats.release().await.map(|_| false),
                 State::NotAsked | State::Over => Ok(false),
             }

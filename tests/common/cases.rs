@@ -63,12 +63,14 @@ pub(crate) struct Case {
     files: Tree,
 }
 
-/// What a column pass must leave behind.
+/// What a pass must leave behind.
 #[derive(Debug, Clone)]
 pub(crate) struct Expected {
-    /// What was there before, manifest included, and must not have changed.
+    /// What was there before and must not have changed; the manifest too, unless it is
+    /// rewritten.
     pub(crate) input: Tree,
-    /// The objects of the leaf columns and their sidecars.
+    /// The objects that are written: those of the leaf columns and their sidecars, and
+    /// after a whole upgrade those of the ladder and the root.
     pub(crate) columns: Tree,
 }
 
@@ -133,6 +135,16 @@ impl Case {
         Expected {
             input: self.declared(law),
             columns,
+        }
+    }
+
+    /// What a whole upgrade must leave behind.
+    pub(crate) fn upgraded(&self, law: Law) -> Expected {
+        let mut input = self.published();
+        input.remove(MANIFEST);
+        Expected {
+            input,
+            columns: self.below(&format!("expected.{law}/")),
         }
     }
 

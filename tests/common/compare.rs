@@ -4,17 +4,45 @@
 //! root document of a column is equal as text once its clocks are blanked. A sidecar is
 //! equal in its content fields and in the order of its keys. Nothing that was there
 //! before has changed, and nothing is there that nobody expects, a lease included.
+//!
+//! After a whole upgrade every root document, the manifest and the coverage are equal as
+//! JSON, order of the keys included, once what tells only when and by which run is gone;
+//! all other objects are equal as above. Records of sweeps may lie at the root.
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::ser::{PrettyFormatter, Serializer};
+use serde_json::{Map, Value};
 
-use crate::common::cases::{Case, Expected, Law};
+use crate::common::cases::{Case, Expected, Law, MANIFEST};
 use crate::common::stores::{Tree, tree_of};
 use crate::common::times::is_iso;
 
 /// Keys whose values are the time of the run.
 const CLOCKS: [&str; 2] = ["generated_at", "written_at"];
+
+/// Keys of JSON documents that tell when and by which run, not what.
+const PASSING: [&str; 5] = [
+    "generated_at",
+    "written_at",
+    "run_id",
+    "run_ids",
+    "max_leaf_timestamp",
+];
+
+/// A block of the manifest that follows from another, and that not every writer wrote.
+const DERIVED: &str = "multiscales";
+
+/// Key of the coverage.
+pub(crate) const COVERAGE: &str = "coverage.moc";
+
+/// Begins the key of the record of a sweep.
+pub(crate) const SWEEP_RECORD: &str = "sweep_stats_";
+
+/// Indentation of documents at the root of the store, and of `zarr.json`.
+const ROOT_INDENT: &str = " ";
+const ZARR_INDENT: &str = "  ";
 
 /// Fields of a sidecar that say what the column holds.
 const SIDECAR_FIELDS: [&str; 7] = [
@@ -53,6 +81,44 @@ pub(crate) fn assert_expected(expected: &Expected, root: &Path) {
 
 /// What sets `got` apart from `expected`, one line each.
 pub(crate) fn compare(expected: &Expected, got: &Tree) -> Vec<String> {
+    compare_with(expected, got, compare_object)
+}
+
+/// What sets `got` apart from what a whole upgrade must leave behind, one line each.
+pub(crate) fn compare_all(expected: &Expected, got: &Tree) -> Vec<String> {
+    let mut got = got.clone();
+    got.retain(|key, _| !key.starts_with(SWEEP_RECORD));
+    compare_with(expected, &got, compare_upgraded)
+}
+
+/// Fails with every difference.
+#[track_caller]
+pub(crate) fn assert_all(expected: &Expected, got: &Tree) {
+    let lines = compare_all(expected, got);
+    assert!(
+        lines.is_empty(),
+        "{} differences:\n{}",
+        lines.len(),
+        lines.join("\n")
+    );
+}
+
+/// What sets two stores apart but when and by which run they were written.
+pub(crate) fn differences_but_when(before: &Tree, after: &Tree) -> Vec<String> {
+    let mut columns = before.clone();
+    columns.retain(|key, _| !key.starts_with(SWEEP_RECORD));
+    let expected = Expected {
+        input: Tree::new(),
+        columns,
+    };
+    compare_all(&expected, after)
+}
+
+fn compare_with(
+    expected: &Expected,
+    got: &Tree,
+    compare_object: impl Fn(&str, &[u8], &[u8]) -> Option<String>,
+) -> Vec<String> {
     let mut lines = Vec::new();
     for (key, bytes) in &expected.input {
         match got.get(key) {
@@ -84,6 +150,54 @@ fn compare_object(key: &str, want: &[u8], got: &[u8]) -> Option<String> {
         (want != got).then(|| format!("bytes differ ({} vs {})", want.len(), got.len()))
     };
     difference.map(|difference| format!("{key}: {difference}"))
+}
+
+fn compare_upgraded(key: &str, want: &[u8], got: &[u8]) -> Option<String> {
+    let difference = if key == MANIFEST || key == COVERAGE {
+        compare_json(want, got, ROOT_INDENT)
+    } else if key.ends_with(".zarr/zarr.json") {
+        compare_json(want, got, ZARR_INDENT)
+    } else {
+        return compare_object(key, want, got);
+    };
+    difference.map(|difference| format!("{key}: {difference}"))
+}
+
+fn compare_json(want: &[u8], got: &[u8], indent: &str) -> Option<String> {
+    let parse = |bytes| serde_json::from_slice::<Value>(bytes);
+    let (want, got_document) = match (parse(want), parse(got)) {
+        (Ok(want), Ok(got)) => (want, got),
+        (_, Err(error)) | (Err(error), _) => return Some(format!("not JSON: {error}")),
+    };
+    if pretty(&got_document, indent) != got {
+        return Some(format!("not indented by {}", indent.len()));
+    }
+    let (want, got) = (lasting(&want), lasting(&got_document));
+    (want.to_string() != got.to_string()).then(|| format!("is {got}, not {want}"))
+}
+
+fn pretty(document: &Value, indent: &str) -> Vec<u8> {
+    let mut text = Vec::new();
+    let formatter = PrettyFormatter::with_indent(indent.as_bytes());
+    let mut serializer = Serializer::with_formatter(&mut text, formatter);
+    document.serialize(&mut serializer).unwrap();
+    text
+}
+
+/// A document without what passes.
+fn lasting(document: &Value) -> Value {
+    match document {
+        Value::Object(members) => {
+            let members = members.iter().filter(|(key, _)| {
+                let key = key.as_str();
+                !PASSING.contains(&key) && key != DERIVED
+            });
+            let members = members.map(|(key, value)| (key.clone(), lasting(value)));
+            Value::Object(members.collect::<Map<_, _>>())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(lasting).collect()),
+        other => other.clone(),
+    }
 }
 
 fn compare_sidecar(want: &[u8], got: &[u8]) -> Option<String> {

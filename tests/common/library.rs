@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures::TryStreamExt;
+use futures::{FutureExt, TryStreamExt};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -47,6 +47,24 @@ pub(crate) async fn tree_in(store: &dyn ObjectStore) -> Tree {
         tree.insert(object.location.to_string(), bytes);
     }
     tree
+}
+
+/// Writes an object at once, from whoever cannot wait: a store in memory never makes
+/// anybody wait.
+pub(crate) fn put_now(store: &InMemory, key: &str, bytes: impl Into<Vec<u8>>) {
+    let (path, bytes) = (Path::from(key), bytes.into());
+    store
+        .put(&path, bytes.into())
+        .now_or_never()
+        .unwrap()
+        .unwrap();
+}
+
+/// Reads an object at once, see [`put_now`]; `None` when there is none.
+pub(crate) fn get_now(store: &InMemory, key: &str) -> Option<Vec<u8>> {
+    let path = Path::from(key);
+    let body = store.get(&path).now_or_never().unwrap().ok()?;
+    Some(body.bytes().now_or_never().unwrap().unwrap().to_vec())
 }
 
 /// Starts these steps over a store.

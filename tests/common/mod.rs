@@ -11,6 +11,7 @@ pub(crate) mod child;
 pub(crate) mod compare;
 pub(crate) mod faults;
 pub(crate) mod http;
+pub(crate) mod ladder;
 pub(crate) mod leaf;
 pub(crate) mod library;
 pub(crate) mod many;
