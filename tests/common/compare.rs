@@ -37,8 +37,12 @@ const DERIVED: &str = "multiscales";
 /// Key of the coverage.
 pub(crate) const COVERAGE: &str = "coverage.moc";
 
-/// Begins the key of the record of a sweep.
-pub(crate) const SWEEP_RECORD: &str = "sweep_stats_";
+/// Begin the keys of the records of sweeps and of the receipts of upgrades.
+pub(crate) const RECORDS: [&str; 2] = ["sweep_stats_", "upgrade_"];
+
+fn is_record(key: &str) -> bool {
+    RECORDS.iter().any(|record| key.starts_with(record))
+}
 
 /// Indentation of documents at the root of the store, and of `zarr.json`.
 const ROOT_INDENT: &str = " ";
@@ -87,7 +91,7 @@ pub(crate) fn compare(expected: &Expected, got: &Tree) -> Vec<String> {
 /// What sets `got` apart from what a whole upgrade must leave behind, one line each.
 pub(crate) fn compare_all(expected: &Expected, got: &Tree) -> Vec<String> {
     let mut got = got.clone();
-    got.retain(|key, _| !key.starts_with(SWEEP_RECORD));
+    got.retain(|key, _| !is_record(key));
     compare_with(expected, &got, compare_upgraded)
 }
 
@@ -106,7 +110,7 @@ pub(crate) fn assert_all(expected: &Expected, got: &Tree) {
 /// What sets two stores apart but when and by which run they were written.
 pub(crate) fn differences_but_when(before: &Tree, after: &Tree) -> Vec<String> {
     let mut columns = before.clone();
-    columns.retain(|key, _| !key.starts_with(SWEEP_RECORD));
+    columns.retain(|key, _| !is_record(key));
     let expected = Expected {
         input: Tree::new(),
         columns,

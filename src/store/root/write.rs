@@ -108,24 +108,10 @@ impl Root {
         version: &Version,
     ) -> Result<Replaced, StoreError> {
         let bytes = bytes.into();
-        let path = self.writable(Op::Replace, key)?;
-        let expected = UpdateVersion {
-            e_tag: version.e_tag.clone(),
-            version: version.version.clone(),
-        };
-        let failed = match self
-            .put_once(&path, &bytes, PutMode::Update(expected))
-            .await
-        {
-            Ok(()) => return Ok(Replaced::Yes),
-            Err(
-                object_store::Error::Precondition { .. } | object_store::Error::NotFound { .. },
-            ) => return Ok(Replaced::Moved),
-            Err(error) => error,
-        };
-        if !fault::says_unsupported(&failed) {
-            return Err(self.error(Op::Replace, key, failed));
+        if let Some(replaced) = self.replace_at_once(key, bytes.clone(), version).await? {
+            return Ok(replaced);
         }
+        let path = self.writable(Op::Replace, key)?;
         count(&self.0.counters.head, 1);
         match self.0.store.head(&path).await {
             Ok(meta) if meta.e_tag != version.e_tag => return Ok(Replaced::Moved),
@@ -137,6 +123,34 @@ impl Root {
             .await
             .map_err(|error| self.error(Op::Replace, key, error))?;
         Ok(Replaced::Yes)
+    }
+
+    /// As [`Root::replace`], in one step; `None` when the store has no conditional rewrites.
+    ///
+    /// # Errors
+    /// As [`Root::replace`].
+    pub(crate) async fn replace_at_once(
+        &self,
+        key: &str,
+        bytes: impl Into<Bytes>,
+        version: &Version,
+    ) -> Result<Option<Replaced>, StoreError> {
+        let path = self.writable(Op::Replace, key)?;
+        let expected = UpdateVersion {
+            e_tag: version.e_tag.clone(),
+            version: version.version.clone(),
+        };
+        match self
+            .put_once(&path, &bytes.into(), PutMode::Update(expected))
+            .await
+        {
+            Ok(()) => Ok(Some(Replaced::Yes)),
+            Err(
+                object_store::Error::Precondition { .. } | object_store::Error::NotFound { .. },
+            ) => Ok(Some(Replaced::Moved)),
+            Err(error) if fault::says_unsupported(&error) => Ok(None),
+            Err(error) => Err(self.error(Op::Replace, key, error)),
+        }
     }
 
     async fn put_once(

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path as FilePath, PathBuf};
+use std::path::Path as FilePath;
 
 use super::super::local::{self, Disk};
 use super::*;
@@ -63,7 +63,7 @@ async fn a_deletion_is_synced_after_it_and_before_its_answer() {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path().canonicalize().unwrap();
     write(&at, &["kept", "a/kept", "a/one", "b/c/two", "b/c/three"]);
-    let synced: Arc<Mutex<Vec<(PathBuf, BTreeSet<String>)>>> = Arc::default();
+    let synced = Arc::new(Mutex::new(Vec::new()));
     let (seen, below) = (synced.clone(), at.clone());
     let root = synced_by(&at, move |dir| {
         fs::metadata(dir)?;
