@@ -277,7 +277,7 @@ fn report(pass: &Pass, tally: Tally, outcome: Ending, started: Instant) -> Repor
 }
 
 /// An id no other process has: when, and a number the system drew at random.
-fn new_run_id(clock: &dyn Clock) -> String {
+pub(crate) fn new_run_id(clock: &dyn Clock) -> String {
     let drawn = RandomState::new().build_hasher().finish();
     format!("zagg-stream-{}-{drawn:016x}", clock.now().unix_seconds())
 }

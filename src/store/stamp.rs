@@ -8,7 +8,8 @@ use crate::store::template::ColumnTemplate;
 use crate::store::{METADATA, Root, StoreError, json};
 use crate::time::parse_iso;
 
-const STAMP: &str = "morton_hive_commit";
+/// The attribute a stamp stands under.
+pub(crate) const STAMP: &str = "morton_hive_commit";
 const COLUMN: &str = "zagg_column";
 
 /// The stamp of a leaf or a column, as recorded.
