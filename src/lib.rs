@@ -21,11 +21,17 @@
 //! The library installs no subscriber, reads no environment and prints nothing; what it
 //! does shows in [`Event`]s, in tracing, and in the [`Report`].
 
+#[cfg(test)]
+extern crate self as zagg_stream;
+
 mod abort;
 mod actors;
 mod budget;
 #[doc(hidden)]
 pub mod cli;
+#[cfg(test)]
+#[path = "../tests/common/within.rs"]
+mod common;
 mod declare;
 #[doc(hidden)]
 pub mod demo;
@@ -37,6 +43,7 @@ mod messages;
 #[doc(hidden)]
 pub mod pyramid;
 mod report;
+mod retire;
 mod settings;
 mod store;
 #[doc(hidden)]
@@ -51,6 +58,10 @@ pub use messages::{Event, LeafRef, Reason};
 #[doc(inline)]
 pub use pyramid::{ConfigError, HashVerdict, Lever, Previous, ScheduleError};
 pub use report::{Bytes, Counts, Ending, FailedLeaf, Report, StageSeconds, Verdicts};
+pub use retire::{
+    CleanVerify, Extent, Kept, KeptArtifact, Retire, RetireError, Retired, RetiredArtifact,
+    StopRetire, Total,
+};
 pub use settings::{Settings, SettingsError};
 pub use store::{
     LeafError, LeaseError, ManifestError, RecordError, RetryPolicy, Root, RootError, StoreError,

@@ -13,6 +13,7 @@ pub(crate) mod faults;
 pub(crate) mod leaf;
 pub(crate) mod library;
 pub(crate) mod many;
+pub(crate) mod old;
 pub(crate) mod published;
 pub(crate) mod shard;
 pub(crate) mod stores;
