@@ -61,7 +61,7 @@ async fn stop_on_signals(stop: Stop) -> std::convert::Infallible {
 }
 
 #[cfg(unix)]
-async fn signal() -> &'static str {
+pub(super) async fn signal() -> &'static str {
     use tokio::signal::unix::{SignalKind, signal};
     let kinds = (
         signal(SignalKind::terminate()),
@@ -78,7 +78,7 @@ async fn signal() -> &'static str {
 }
 
 #[cfg(not(unix))]
-async fn signal() -> &'static str {
+pub(super) async fn signal() -> &'static str {
     match tokio::signal::ctrl_c().await {
         Ok(()) => "Ctrl-C",
         Err(_) => std::future::pending().await,
