@@ -21,11 +21,17 @@
 //! The library installs no subscriber, reads no environment and prints nothing; what it
 //! does shows in [`Event`]s, in tracing, and in the [`Report`].
 
+#[cfg(test)]
+extern crate self as zagg_stream;
+
 mod abort;
 mod actors;
 mod budget;
 #[doc(hidden)]
 pub mod cli;
+#[cfg(test)]
+#[path = "../tests/common/within.rs"]
+mod common;
 mod declare;
 #[doc(hidden)]
 pub mod demo;
@@ -39,6 +45,7 @@ mod messages;
 pub mod pyramid;
 mod receipt;
 mod report;
+mod retire;
 mod run;
 mod runbook;
 mod settings;
@@ -59,6 +66,10 @@ pub use pyramid::{ConfigError, HashVerdict, Lever, Previous, ScheduleError};
 pub use receipt::{Change, Difference, LadderEntry, LeafEntry, Receipt, ReceiptCheck, StepTaken};
 pub use report::{
     Bytes, Counts, Ending, FailedLeaf, LadderReport, LevelReport, Report, StageSeconds, Verdicts,
+};
+pub use retire::{
+    CleanVerify, Extent, Kept, KeptArtifact, Retire, RetireError, Retired, RetiredArtifact,
+    StopRetire, Total,
 };
 pub use runbook::{Account, Runbook, RunbookError, Stopper};
 pub use settings::{Settings, SettingsError};

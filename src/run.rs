@@ -2,6 +2,7 @@
 //! abort.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::Value;
@@ -109,4 +110,10 @@ impl Run {
     pub(crate) fn announce(&self, event: Event) {
         let _ = self.events.send(event);
     }
+}
+
+/// An id no other process has: when, and a number the system drew at random.
+pub(crate) fn new_run_id(clock: &dyn Clock) -> String {
+    let drawn = RandomState::new().build_hasher().finish();
+    format!("zagg-stream-{}-{drawn:016x}", clock.now().unix_seconds())
 }

@@ -1,7 +1,6 @@
 //! The steps of a run, each gated on the one before, under one lease: the columns of the
 //! leaves, and the ladder above them.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,12 +14,11 @@ use crate::ladder::{Ladder, LadderWork};
 use crate::messages::{EndLease, Event, Finish};
 use crate::pyramid::Declaration;
 use crate::report::{Bytes, Counts, Ending, LadderReport, Report, Tally};
-use crate::run::Run;
+use crate::run::{Run, new_run_id};
 use crate::store::manifest::Manifest;
 use crate::store::records::Records;
 use crate::store::template::ColumnTemplate;
 use crate::store::{lease, status};
-use crate::time::Clock;
 use crate::upgrade::{Steps, Upgrade};
 use crate::work::WorkSet;
 
@@ -295,10 +293,4 @@ fn report(
         error: run.reason().map(ToString::to_string),
         ..Report::blank(run.root.url(), &run.settings)
     }
-}
-
-/// An id no other process has: when, and a number the system drew at random.
-fn new_run_id(clock: &dyn Clock) -> String {
-    let drawn = RandomState::new().build_hasher().finish();
-    format!("zagg-stream-{}-{drawn:016x}", clock.now().unix_seconds())
 }

@@ -55,6 +55,10 @@ pub(super) enum Command {
     ///
     /// Example: zagg-stream upgrade /data/product --config product.yaml --overviews 13
     Upgrade(UpgradeArgs),
+    /// List what a /1 pyramid left behind in an upgraded store, and delete it with --yes.
+    ///
+    /// Example: zagg-stream retire s3://bucket/product
+    Retire(RetireArgs),
     /// Look at the sweep lease of a store, or give it back.
     ///
     /// Example: zagg-stream lease show s3://bucket/product
@@ -180,6 +184,18 @@ pub(super) struct RunArgs {
     /// Settings file; config/default.toml lists every key with its default.
     #[arg(long, value_name = "FILE")]
     pub settings: Option<PathBuf>,
+    /// Print one JSON document on stdout instead of a summary.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct RetireArgs {
+    /// The store: a path, or a URL with s3, gs or az.
+    pub root: String,
+    /// Delete what is listed. It is not brought back.
+    #[arg(long)]
+    pub yes: bool,
     /// Print one JSON document on stdout instead of a summary.
     #[arg(long)]
     pub json: bool,

@@ -71,6 +71,8 @@ pub(crate) struct Records {
     pub needs_window_listing: Vec<u64>,
     /// Words that are no cells of the shard order, sorted, each once.
     pub skipped: Vec<u64>,
+    /// Names of the records that cannot be read, sorted.
+    pub unreadable: Vec<String>,
     /// Everything worth telling, in the order of the records' names. Not logged here.
     pub warnings: Vec<String>,
 }
@@ -123,6 +125,7 @@ impl Records {
                     records.warnings.push(format!(
                         "run record `{name}` cannot be read and is passed over: {reason}"
                     ));
+                    records.unreadable.push(name);
                     continue;
                 }
             };

@@ -33,6 +33,7 @@ mod write;
 pub(crate) use error::{Op, present};
 pub use error::{RootError, StoreError};
 pub use journal::Touched;
+pub(crate) use list::{Entry, Shallow};
 pub(crate) use read::Version;
 pub use tally::Tally;
 pub(crate) use write::{Created, Replaced};

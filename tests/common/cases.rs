@@ -122,6 +122,13 @@ impl Case {
         tree
     }
 
+    /// The store once it is upgraded: its leaves, and the whole `/2` pyramid of the case.
+    pub(crate) fn upgraded(&self, law: Law) -> Tree {
+        let mut tree = self.published();
+        tree.extend(self.below(&format!("expected.{law}/")));
+        tree
+    }
+
     /// A store on disk that holds [`Case::declared`].
     pub(crate) fn declared_store(&self, law: Law) -> TestStore {
         TestStore::of(&self.declared(law))

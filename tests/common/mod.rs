@@ -15,6 +15,7 @@ pub(crate) mod ladder;
 pub(crate) mod leaf;
 pub(crate) mod library;
 pub(crate) mod many;
+pub(crate) mod old;
 pub(crate) mod published;
 pub(crate) mod shard;
 pub(crate) mod stores;

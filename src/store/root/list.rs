@@ -14,6 +14,8 @@ pub(crate) struct Entry {
     pub key: String,
     /// Whole seconds since 1970, by the store's clock.
     pub last_modified: i64,
+    /// Bytes it has.
+    pub size: u64,
 }
 
 impl Entry {
@@ -141,6 +143,7 @@ impl Root {
         Entry {
             key: self.relative(&meta.location),
             last_modified: meta.last_modified.timestamp(),
+            size: meta.size,
         }
     }
 }

@@ -1,0 +1,269 @@
+//! Retires what a `/1` pyramid left behind (`format.md` section 10): lists the overviews
+//! that the `/2` ladder neither owns nor overwrites, and deletes exactly those.
+//!
+//! An artifact goes only by what its own root document says, read once to list it and
+//! once more under the lease before the first of its objects is touched.
+
+use std::sync::Arc;
+
+use crate::abort::AbortSignal;
+use crate::lease::{BeatThread, Pace};
+use crate::pyramid::Declaration;
+use crate::report::Ending;
+use crate::run::new_run_id;
+use crate::settings::Settings;
+use crate::store::lease::{self, Acquired, Claim};
+use crate::store::manifest::Manifest;
+use crate::store::records::Records;
+use crate::store::{Held, Root};
+use crate::time::{Clock, SystemClock};
+use crate::work::WorkSet;
+
+mod classify;
+mod delete;
+mod error;
+mod scan;
+mod summary;
+
+pub use classify::Kept;
+pub use error::RetireError;
+pub use summary::{Extent, KeptArtifact, Retired, RetiredArtifact, Total};
+
+use delete::{Deletion, Halt};
+use scan::{Ladder, Scan};
+
+/// Proof that a verify found nothing wrong with a store. Only a verify can make one, and
+/// it is good for that store alone.
+#[derive(Debug, Clone)]
+pub struct CleanVerify {
+    root: String,
+}
+
+impl CleanVerify {
+    /// The proof for the store at `root`.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "only a verify makes one, and there is none yet")
+    )]
+    pub(crate) fn of(root: &Root) -> Self {
+        Self {
+            root: root.url().to_owned(),
+        }
+    }
+}
+
+/// A retirement not yet begun; it only lists unless [`Retire::delete`] says otherwise.
+#[derive(Debug)]
+pub struct Retire {
+    root: Root,
+    settings: Settings,
+    delete: bool,
+    verified: Option<CleanVerify>,
+    stop: AbortSignal,
+    clock: Arc<dyn Clock>,
+}
+
+/// Stops a retirement between two batches of deletions. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct StopRetire(AbortSignal);
+
+impl StopRetire {
+    /// Deletes no more; what is under way is finished, and the lease given back.
+    pub fn stop(&self) {
+        self.0.raise();
+    }
+}
+
+impl Retire {
+    /// Prepares to list what is to go from the store at `root`.
+    pub fn new(root: Root) -> Self {
+        Self {
+            root,
+            settings: Settings::default(),
+            delete: false,
+            verified: None,
+            stop: AbortSignal::new(),
+            clock: Arc::new(SystemClock::new()),
+        }
+    }
+
+    /// Replaces the default settings, of which it has use for the retries and the ttl of
+    /// the lease.
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Whether to delete what is listed.
+    pub fn delete(mut self, delete: bool) -> Self {
+        self.delete = delete;
+        self
+    }
+
+    /// Shows that the store was verified, without which nothing is deleted.
+    pub fn verified(mut self, verified: CleanVerify) -> Self {
+        self.verified = Some(verified);
+        self
+    }
+
+    /// A way to stop it while somebody else waits for its end.
+    pub fn stop(&self) -> StopRetire {
+        StopRetire(self.stop.clone())
+    }
+
+    /// Lists what is to go, and deletes it when that was asked for.
+    ///
+    /// # Errors
+    /// Every refusal, and failed requests before the first deletion: nothing has been
+    /// deleted then. Once it has begun to delete it always ends in a [`Retired`].
+    pub async fn run(mut self) -> Result<Retired, RetireError> {
+        if self.delete {
+            self.root.ensure_writable()?;
+        }
+        self.root = self.root.with_retry(self.settings.retry.clone());
+        let manifest = Manifest::read(&self.root).await?;
+        let declaration = Declaration::parse(
+            manifest.pyramid(),
+            manifest.shard_order(),
+            manifest.cell_order(),
+        )?;
+        if self.delete {
+            lease::refuse_if_live(&self.root, &*self.clock).await?;
+        }
+        let records = Records::read(&self.root, &manifest).await?;
+        for warning in &records.warnings {
+            tracing::warn!("{warning}");
+        }
+        let refusal = self.refuse_unread(&records);
+        if self.delete {
+            refusal?;
+            return self.delete_from(&manifest, &declaration, &records).await;
+        }
+        let scan = self.scan(&manifest, &declaration, &records).await?;
+        let refusals = [refusal.err(), self.refuse_unswept(&scan).err()];
+        Ok(Retired::listed(
+            &self.root,
+            scan,
+            records.warnings,
+            refusals.into_iter().flatten().collect(),
+        ))
+    }
+
+    async fn scan(
+        &self,
+        manifest: &Manifest,
+        declaration: &Declaration,
+        records: &Records,
+    ) -> Result<Scan, RetireError> {
+        let work = WorkSet::new(records)?;
+        let ladder = Ladder::new(manifest, declaration);
+        scan::scan(&self.root, &work, &ladder).await
+    }
+
+    /// A record that cannot be read may name the very windows whose overviews the ladder
+    /// owns.
+    fn refuse_unread(&self, records: &Records) -> Result<(), RetireError> {
+        if records.unreadable.is_empty() {
+            return Ok(());
+        }
+        Err(RetireError::UnreadableRecords {
+            root: self.root.url().to_owned(),
+            names: records.unreadable.clone(),
+        })
+    }
+
+    /// Where the ladder writes and `/1` still stands, the ladder has not been.
+    fn refuse_unswept(&self, scan: &Scan) -> Result<(), RetireError> {
+        match &scan.unswept {
+            None => Ok(()),
+            Some(first) => Err(RetireError::NotSwept {
+                root: self.root.url().to_owned(),
+                first: first.clone(),
+                count: scan.kept.get(&Kept::Unswept).copied().unwrap_or(0),
+            }),
+        }
+    }
+
+    fn refuse_unverified(&self) -> Result<(), RetireError> {
+        let root = self.root.url();
+        match &self.verified {
+            Some(verified) if verified.root == root => Ok(()),
+            _ => Err(RetireError::Unverified {
+                root: root.to_owned(),
+            }),
+        }
+    }
+
+    async fn delete_from(
+        self,
+        manifest: &Manifest,
+        declaration: &Declaration,
+        records: &Records,
+    ) -> Result<Retired, RetireError> {
+        let scan = self.scan(manifest, declaration, records).await?;
+        self.refuse_unswept(&scan)?;
+        self.refuse_unverified()?;
+        let mut retired = Retired::begun(&self.root, scan, records.warnings.clone());
+        if retired.artifacts.is_empty() {
+            return Ok(retired.ended(Ending::NothingToDo, None));
+        }
+        let (held, beats) = self.acquire().await?;
+        let halt = self.delete_all(&mut retired, held).await;
+        let uncounted = delete::count_what_is_left(&self.root, &mut retired).await;
+        if let Err(error) = beats.release().await {
+            let warning = format!("the lease was not given back and will expire: {error}");
+            tracing::warn!("{warning}");
+            retired.warnings.push(warning);
+        }
+        Ok(match (halt, uncounted) {
+            (Some(Halt::Failed(error)), _) => retired.ended(Ending::Aborted, Some(error)),
+            (_, Err(error)) => retired.ended(
+                Ending::Aborted,
+                Some(format!("what is left cannot be counted: {error}")),
+            ),
+            (Some(Halt::Stopped), Ok(())) => retired.ended(Ending::Interrupted, None),
+            (None, Ok(())) => retired.counted(),
+        })
+    }
+
+    async fn acquire(&self) -> Result<(Held, BeatThread), RetireError> {
+        let claim = Claim {
+            ttl_s: self.settings.lease_ttl.as_secs(),
+            ..Claim::new(new_run_id(&*self.clock))
+        };
+        let Acquired { held, claimed_from } =
+            lease::acquire(&self.root, &claim, self.clock.clone()).await?;
+        tracing::info!(run_id = held.run_id(), ?claimed_from, "lease held");
+        let pace = Pace::for_ttl(held.ttl());
+        // Whoever is about to delete asks the token itself, so no event is waited for.
+        let beats = BeatThread::spawn(&self.root, held.clone(), pace, |_| {})?;
+        Ok((held, beats))
+    }
+
+    /// Deletes one artifact after the other; says what stopped it short of the last.
+    async fn delete_all(&self, retired: &mut Retired, held: Held) -> Option<Halt> {
+        let deletion = Deletion {
+            root: &self.root,
+            held,
+            stop: &self.stop,
+        };
+        let mut halt = None;
+        let mut listed = std::mem::take(&mut retired.artifacts).into_iter();
+        for mut artifact in listed.by_ref() {
+            match deletion.delete(&mut artifact).await {
+                Ok(None) => retired.artifacts.push(artifact),
+                Ok(Some(kept)) => retired.keep(kept),
+                Err(reason) => {
+                    retired.artifacts.push(artifact);
+                    halt = Some(reason);
+                    break;
+                }
+            }
+        }
+        retired.artifacts.extend(listed);
+        halt
+    }
+}
+
+#[cfg(test)]
+mod tests;
