@@ -12,6 +12,8 @@ use super::{Op, Root, StoreError};
 pub(crate) struct Entry {
     /// Key relative to the root.
     pub key: String,
+    /// Its bytes.
+    pub size: u64,
     /// Whole seconds since 1970, by the store's clock.
     pub last_modified: i64,
 }
@@ -140,6 +142,7 @@ impl Root {
     fn entry(&self, meta: ObjectMeta) -> Entry {
         Entry {
             key: self.relative(&meta.location),
+            size: meta.size,
             last_modified: meta.last_modified.timestamp(),
         }
     }
