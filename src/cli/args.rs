@@ -55,6 +55,10 @@ pub(super) enum Command {
     ///
     /// Example: zagg-stream upgrade /data/product --config product.yaml --overviews 13
     Upgrade(UpgradeArgs),
+    /// Say what `upgrade` would do, step by step, and what stands in its way; write nothing.
+    ///
+    /// Example: zagg-stream plan /data/product --config product.yaml --overviews 13
+    Plan(PlanArgs),
     /// Look at the sweep lease of a store, or give it back.
     ///
     /// Example: zagg-stream lease show s3://bucket/product
@@ -138,6 +142,19 @@ pub(super) struct UpgradeArgs {
     #[arg(long, value_name = "N")]
     pub max_leaves: Option<u64>,
     /// Declare the pyramid first, from this YAML config the store was written with.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub lever: LeverArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct PlanArgs {
+    #[command(flatten)]
+    pub run: RunArgs,
+    #[command(flatten)]
+    pub ladder: LadderArgs,
+    /// Plan with the pyramid declared from this YAML config the store was written with.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(flatten)]

@@ -49,7 +49,15 @@ pub(super) async fn declare(
     dry_run: bool,
 ) -> Result<Declared, DeclareError> {
     let root = Root::open_with(root, std::env::vars())?;
-    let lever = match lever {
+    let declare = Declare::new(root, config)?
+        .lever(self::lever(lever))
+        .dry_run(dry_run);
+    declare.run().await
+}
+
+/// The lever that was typed, if one was.
+pub(super) fn lever(lever: &LeverArgs) -> Option<Lever> {
+    match lever {
         LeverArgs {
             chunk_order: Some(order),
             ..
@@ -58,9 +66,7 @@ pub(super) async fn declare(
             Some(Lever::Overviews(overviews.clone()))
         }
         LeverArgs { .. } => None,
-    };
-    let declare = Declare::new(root, config)?.lever(lever).dry_run(dry_run);
-    declare.run().await
+    }
 }
 
 /// The exit code of what came of it.

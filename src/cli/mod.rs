@@ -6,6 +6,7 @@ mod demo;
 mod lease;
 mod output;
 mod pass;
+mod plan;
 mod upgrade;
 
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ pub fn run() -> ExitCode {
             Command::Backfill(options) => pass::backfill(options).await,
             Command::Sweep(options) => pass::sweep(options).await,
             Command::Declare(options) => declare::run(options).await,
+            Command::Plan(options) => plan::run(options).await,
             Command::Upgrade(options) => upgrade::run(options).await,
             Command::Lease(command) => lease::run(command).await,
             Command::Demo(options) => demo::run(options).await,
