@@ -41,6 +41,7 @@ pub mod kernels;
 mod ladder;
 mod lease;
 mod messages;
+mod plan;
 #[doc(hidden)]
 pub mod pyramid;
 mod receipt;
@@ -61,6 +62,10 @@ pub use declare::{Declare, DeclareError, Declared};
 pub use error::{AbortReason, Error, FaultKind, LeafFault};
 pub use ladder::generation::SourceChildren;
 pub use messages::{Event, LeafRef, Reason};
+pub use plan::{
+    Cost, Obstacle, PeakMemory, Plan, Planned, PlannedColumns, PlannedDeclaration, PlannedLadder,
+    PlannedLevel, PlannedStep, PlannedVerify, Severity, Work,
+};
 #[doc(inline)]
 pub use pyramid::{ConfigError, HashVerdict, Lever, Previous, ScheduleError};
 pub use receipt::{Change, Difference, LadderEntry, LeafEntry, Receipt, ReceiptCheck, StepTaken};

@@ -42,7 +42,7 @@ fn refused(store: &TestStore, says: &[&str]) {
 }
 
 fn upgraded(name: &str) -> Tree {
-    Case::load(name).upgraded(Law::Boundary)
+    Case::load(name).upgraded_tree(Law::Boundary)
 }
 
 /// An upgraded store with two windows and an `all` that nobody owns.

@@ -27,11 +27,11 @@ use crate::store::template::ColumnTemplate;
 /// are the runs of all levels and their merges, and the sums of the cell being compressed:
 /// reckoned from the kernel's buffers, ten to twelve bytes for each byte decoded, and
 /// rather too much than too little.
-const RESIDENT_PER_DECODED_BYTE: u64 = 12;
+pub(crate) const RESIDENT_PER_DECODED_BYTE: u64 = 12;
 
 /// A window of several blocks is at most this part of the budget, encoded. It is what a
 /// fold may hold beside the block it works on.
-const BUDGET_PER_WINDOW_BYTE: u64 = 64;
+pub(crate) const BUDGET_PER_WINDOW_BYTE: u64 = 64;
 
 /// Parts of windows paid for and not yet taken by the fold thread.
 const WINDOWS_AHEAD: usize = 1;

@@ -41,6 +41,7 @@ use column_writer::ColumnWriter;
 use discovery::Discovery;
 use finisher::Finisher;
 use fold::FoldActor;
+pub(crate) use fold::{BUDGET_PER_WINDOW_BYTE, RESIDENT_PER_DECODED_BYTE};
 use gate::GateActor;
 pub(crate) use lease_keeper::LeaseKeeper;
 use level_builder::LevelBuilder;

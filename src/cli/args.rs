@@ -55,6 +55,10 @@ pub(super) enum Command {
     ///
     /// Example: zagg-stream upgrade /data/product --config product.yaml --overviews 13
     Upgrade(UpgradeArgs),
+    /// Say what `upgrade` would do, step by step, and what stands in its way; write nothing.
+    ///
+    /// Example: zagg-stream plan /data/product --config product.yaml --overviews 13
+    Plan(PlanArgs),
     /// List what a /1 pyramid left behind in an upgraded store, and delete it with --yes.
     ///
     /// Example: zagg-stream retire s3://bucket/product
@@ -145,6 +149,19 @@ pub(super) struct UpgradeArgs {
     #[arg(long)]
     pub receipt: bool,
     /// Declare the pyramid first, from this YAML config the store was written with.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub lever: LeverArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct PlanArgs {
+    #[command(flatten)]
+    pub run: RunArgs,
+    #[command(flatten)]
+    pub ladder: LadderArgs,
+    /// Plan with the pyramid declared from this YAML config the store was written with.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(flatten)]

@@ -6,6 +6,7 @@ mod demo;
 mod lease;
 mod output;
 mod pass;
+mod plan;
 mod retire;
 mod signals;
 mod summary;
@@ -35,6 +36,7 @@ pub fn run() -> ExitCode {
             Command::Backfill(options) => pass::backfill(options).await,
             Command::Sweep(options) => pass::sweep(options).await,
             Command::Declare(options) => declare::run(options).await,
+            Command::Plan(options) => plan::run(options).await,
             Command::Upgrade(options) => upgrade::run(options).await,
             Command::Retire(options) => retire::run(options).await,
             Command::Lease(command) => lease::run(command).await,

@@ -102,6 +102,30 @@ impl Declare {
         if !self.dry_run {
             self.root.ensure_writable()?;
         }
+        let (manifest, plan, next) = self.prepare().await?;
+        if self.dry_run || !next.is_due {
+            let diff = summary::diff(manifest.pyramid(), &next.document);
+            return Ok(plan.declared(&self, &next, false, diff));
+        }
+        let (next, diff) = self.put(&manifest, &plan).await?;
+        let updated = next.is_due;
+        Ok(plan.declared(&self, &next, updated, diff))
+    }
+
+    /// As a dry [`Declare::run`], with the manifest as it would then be; writes nothing.
+    ///
+    /// # Errors
+    /// As a dry run has them: failed requests, and what leaves nothing to declare.
+    pub(crate) async fn try_out(mut self) -> Result<(Declared, Map<String, Value>), DeclareError> {
+        self.dry_run = true;
+        let (manifest, plan, next) = self.prepare().await?;
+        let diff = summary::diff(manifest.pyramid(), &next.document);
+        let declared = plan.declared(&self, &next, false, diff);
+        Ok((declared, next.document))
+    }
+
+    /// Checks everything; the manifest that was found, and what is to become of it.
+    async fn prepare(&self) -> Result<(Manifest, Plan, Renewed), DeclareError> {
         let manifest = Manifest::read(&self.root).await?;
         if !self.dry_run {
             lease::refuse_if_live(&self.root, &*self.clock).await?;
@@ -116,13 +140,7 @@ impl Declare {
                     .to_owned(),
             );
         }
-        if self.dry_run || !next.is_due {
-            let diff = summary::diff(manifest.pyramid(), &next.document);
-            return Ok(plan.declared(&self, &next, false, diff));
-        }
-        let (next, diff) = self.put(&manifest, &plan).await?;
-        let updated = next.is_due;
-        Ok(plan.declared(&self, &next, updated, diff))
+        Ok((manifest, plan, next))
     }
 
     fn plan(&self, manifest: &Manifest) -> Result<Plan, DeclareError> {

@@ -31,7 +31,7 @@ fn retire(store: &FaultStore) -> Retire {
 
 /// An upgraded store, and a `/1` overview of a window or name nobody owns.
 fn plain() -> (Tree, Tree, Old) {
-    let clean = Case::load("plain").upgraded(Law::Boundary);
+    let clean = Case::load("plain").upgraded_tree(Law::Boundary);
     let mut tree = clean.clone();
     let old = Old::add(&mut tree, "1/1/all.zarr", "2018");
     (clean, tree, old)
@@ -46,7 +46,7 @@ fn assert_same(before: &Tree, after: &Tree) {
 #[tokio::test]
 async fn exactly_what_is_listed_goes() {
     let case = Case::load("windowed");
-    let mut tree = case.upgraded(Law::Boundary);
+    let mut tree = case.upgraded_tree(Law::Boundary);
     // What looks like it and stays.
     let misplaced = Old::add(&mut tree, "1/1/2019.zarr", "2016");
     misplaced.edit(&mut tree, |record| record["node"] = json!("12"));
@@ -132,7 +132,7 @@ async fn exactly_what_is_listed_goes() {
 async fn every_golden_ladder_is_kept_whole() {
     for name in crate::common::cases::NAMES {
         for law in Law::ALL {
-            let tree = Case::load(name).upgraded(law);
+            let tree = Case::load(name).upgraded_tree(law);
             let store = scripted(&tree, []).await;
             let retired = retire(&store).run().await.unwrap();
             assert_eq!(retired.outcome, Ending::NothingToDo, "{name}: {retired:?}");
@@ -472,7 +472,7 @@ async fn what_the_ladder_owns_follows_from_windows_and_all_time() {
         ("windowed", "1/1/2019.zarr", "all", false),
         ("windowed", "1/1/2019.zarr", "2020", true),
     ] {
-        let mut tree = Case::load(name).upgraded(Law::Boundary);
+        let mut tree = Case::load(name).upgraded_tree(Law::Boundary);
         let place = format!("1/1/{stem}.zarr/");
         tree.retain(|key, _| !key.starts_with(&place));
         Old::add(&mut tree, like, stem);

@@ -123,7 +123,7 @@ impl Case {
     }
 
     /// The store once it is upgraded: its leaves, and the whole `/2` pyramid of the case.
-    pub(crate) fn upgraded(&self, law: Law) -> Tree {
+    pub(crate) fn upgraded_tree(&self, law: Law) -> Tree {
         let mut tree = self.published();
         tree.extend(self.below(&format!("expected.{law}/")));
         tree

@@ -38,9 +38,10 @@ const DERIVED: &str = "multiscales";
 pub(crate) const COVERAGE: &str = "coverage.moc";
 
 /// Begin the keys of the records of sweeps and of the receipts of upgrades.
-pub(crate) const RECORDS: [&str; 2] = ["sweep_stats_", "upgrade_"];
+const RECORDS: [&str; 2] = ["sweep_stats_", "upgrade_"];
 
-fn is_record(key: &str) -> bool {
+/// Whether this is the record of a sweep or the receipt of an upgrade.
+pub(crate) fn is_record(key: &str) -> bool {
     RECORDS.iter().any(|record| key.starts_with(record))
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::common::binary::{Output, Zagg};
 use crate::common::cases::{Case, Expected, Law};
-use crate::common::compare::{SWEEP_RECORD, assert_all};
+use crate::common::compare::{assert_all, is_record};
 use crate::common::published::Published;
 use crate::common::stores::{TestStore, Tree, differences};
 
@@ -159,7 +159,7 @@ pub(crate) fn artifact_of(key: &str) -> String {
 pub(crate) fn changed(before: &Tree, after: &Tree) -> BTreeSet<String> {
     let lines = differences(before, after);
     let keys = lines.iter().filter_map(|line| line.split_once(": "));
-    keys.filter(|(_, key)| !key.starts_with(SWEEP_RECORD))
+    keys.filter(|(_, key)| !is_record(key))
         .map(|(_, key)| artifact_of(key))
         .collect()
 }

@@ -12,10 +12,10 @@ use super::{Op, Root, StoreError};
 pub(crate) struct Entry {
     /// Key relative to the root.
     pub key: String,
+    /// Its bytes.
+    pub size: u64,
     /// Whole seconds since 1970, by the store's clock.
     pub last_modified: i64,
-    /// Bytes it has.
-    pub size: u64,
 }
 
 impl Entry {
@@ -142,8 +142,8 @@ impl Root {
     fn entry(&self, meta: ObjectMeta) -> Entry {
         Entry {
             key: self.relative(&meta.location),
-            last_modified: meta.last_modified.timestamp(),
             size: meta.size,
+            last_modified: meta.last_modified.timestamp(),
         }
     }
 }
