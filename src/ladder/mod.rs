@@ -8,6 +8,7 @@ pub(crate) mod finish;
 mod fold;
 pub(crate) mod gate;
 pub(crate) mod generation;
+pub(crate) mod sources;
 pub(crate) mod targets;
 pub(crate) mod template;
 
