@@ -45,6 +45,7 @@ mod store;
 #[doc(hidden)]
 pub mod time;
 mod upgrade;
+mod verify;
 mod work;
 mod yaml;
 
@@ -63,6 +64,7 @@ pub use store::{
     Tally,
 };
 pub use upgrade::{Steps, Stop, Upgrade, UpgradeHandle};
+pub use verify::{Artifacts, Check, Finding, Refolded, Severity, Verification, Verify};
 
 /// The name and version this program signs what it writes with.
 pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"));

@@ -7,6 +7,7 @@ mod lease;
 mod output;
 mod pass;
 mod upgrade;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -33,6 +34,7 @@ pub fn run() -> ExitCode {
             Command::Sweep(options) => pass::sweep(options).await,
             Command::Declare(options) => declare::run(options).await,
             Command::Upgrade(options) => upgrade::run(options).await,
+            Command::Verify(options) => verify::run(options).await,
             Command::Lease(command) => lease::run(command).await,
             Command::Demo(options) => demo::run(options).await,
         }

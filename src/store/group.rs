@@ -18,8 +18,9 @@ use crate::kernels::ragged::RaggedColumn;
 use crate::kernels::tdigest::DigestColumn;
 use crate::store::Root;
 use crate::store::layout::{ArrayLayout, Tile, decoded_size};
+use crate::store::leaf_check::Role;
 use crate::store::leaf_error::LeafError;
-use crate::store::template::ColumnTemplate;
+use crate::store::template::{ColumnTemplate, MORTON};
 use open::Opener;
 
 /// An array of a group and where its tiles are.
@@ -59,6 +60,8 @@ pub(crate) struct OpenGroup {
     pub attributes: Map<String, Value>,
     /// Whether the group stores its cell words.
     has_morton: bool,
+    /// The cell words, when they were asked for.
+    words: Option<GroupArray>,
     template: Arc<ColumnTemplate>,
     fields: Vec<FieldArrays>,
 }
@@ -131,9 +134,26 @@ impl OpenGroup {
             n_cells,
             attributes,
             has_morton,
+            words: None,
             template,
             fields,
         })
+    }
+
+    /// Opens the cell words too, so that [`OpenGroup::read_array`] reads them.
+    ///
+    /// # Errors
+    /// As [`OpenGroup::open`].
+    pub(crate) async fn with_words(mut self, root: &Root, order: u8) -> Result<Self, LeafError> {
+        let opener = Opener {
+            root,
+            order,
+            group: format!("{}/{order}", self.artifact),
+            artifact: self.artifact.clone(),
+            n_cells: self.n_cells,
+        };
+        self.words = opener.array(MORTON, Role::Words).await?;
+        Ok(self)
     }
 
     /// Whether neither the cell words nor any declared field is there.
@@ -247,7 +267,8 @@ impl OpenGroup {
         name: &str,
         cells: Range<u64>,
     ) -> Result<Cells, LeafError> {
-        let Some(array) = self.arrays().find(|array| array.name == name) else {
+        let mut arrays = self.arrays().chain(&self.words);
+        let Some(array) = arrays.find(|array| array.name == name) else {
             return Ok(Cells::Dense(Vec::new()));
         };
         let tiles = self.fetch_array(root, Some(array), &cells).await?;

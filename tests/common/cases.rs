@@ -120,6 +120,13 @@ impl Case {
         tree
     }
 
+    /// The store once it is upgraded.
+    pub(crate) fn upgraded(&self, law: Law) -> Tree {
+        let mut tree = self.declared(law);
+        tree.extend(self.below(&format!("expected.{law}/")));
+        tree
+    }
+
     /// A store on disk that holds [`Case::declared`].
     pub(crate) fn declared_store(&self, law: Law) -> TestStore {
         TestStore::of(&self.declared(law))

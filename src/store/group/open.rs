@@ -83,7 +83,11 @@ impl Opener<'_> {
         })
     }
 
-    async fn array(&self, name: &str, role: Role<'_>) -> Result<Option<GroupArray>, LeafError> {
+    pub(super) async fn array(
+        &self,
+        name: &str,
+        role: Role<'_>,
+    ) -> Result<Option<GroupArray>, LeafError> {
         let path = format!("{}/{name}", self.group);
         let Some(document) = self.read_document(&path, Some(name)).await? else {
             return Ok(None);
