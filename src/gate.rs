@@ -37,22 +37,31 @@ pub(crate) async fn judge(
     stamp: &Stamp,
     column: Option<&ArtifactRoot>,
 ) -> Result<Verdict, LeafFault> {
-    let Some((record, column_stamp)) = column.and_then(ArtifactRoot::stamped) else {
-        return Ok(Verdict::Due(Reason::AbsentOrUnstamped));
-    };
-    if !template.matches_record(record) {
-        return Ok(Verdict::Due(Reason::DeclarationDrift));
-    }
-    if column_stamp.is_older_than(stamp) {
-        return Ok(Verdict::Due(Reason::Stale));
-    }
-    if column_stamp.granule_count() != stamp.granule_count() {
-        return Ok(Verdict::Due(Reason::GranuleDrift));
+    if let Some(reason) = judge_roots(template, stamp, column) {
+        return Ok(Verdict::Due(reason));
     }
     if structure_drifted(root, template, leaf).await? {
         return Ok(Verdict::Due(Reason::StructureDrift));
     }
     Ok(Verdict::Current)
+}
+
+/// What the root documents of a leaf and its column say against the column.
+pub(crate) fn judge_roots(
+    template: &ColumnTemplate,
+    stamp: &Stamp,
+    column: Option<&ArtifactRoot>,
+) -> Option<Reason> {
+    let Some((record, column_stamp)) = column.and_then(ArtifactRoot::stamped) else {
+        return Some(Reason::AbsentOrUnstamped);
+    };
+    if !template.matches_record(record) {
+        return Some(Reason::DeclarationDrift);
+    }
+    if column_stamp.is_older_than(stamp) {
+        return Some(Reason::Stale);
+    }
+    (column_stamp.granule_count() != stamp.granule_count()).then_some(Reason::GranuleDrift)
 }
 
 /// Whether any group's members, or any member's metadata, differ from the template.

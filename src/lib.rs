@@ -55,6 +55,7 @@ mod store;
 #[doc(hidden)]
 pub mod time;
 mod upgrade;
+mod verify;
 mod work;
 mod yaml;
 
@@ -63,8 +64,8 @@ pub use error::{AbortReason, Error, FaultKind, LeafFault};
 pub use ladder::generation::SourceChildren;
 pub use messages::{Event, LeafRef, Reason};
 pub use plan::{
-    Cost, Obstacle, PeakMemory, Plan, Planned, PlannedColumns, PlannedDeclaration, PlannedLadder,
-    PlannedLevel, PlannedStep, PlannedVerify, Severity, Work,
+    Bearing, Cost, Obstacle, PeakMemory, Plan, Planned, PlannedColumns, PlannedDeclaration,
+    PlannedLadder, PlannedLevel, PlannedStep, PlannedVerify, Work,
 };
 #[doc(inline)]
 pub use pyramid::{ConfigError, HashVerdict, Lever, Previous, ScheduleError};
@@ -83,6 +84,7 @@ pub use store::{
     Tally, Touched,
 };
 pub use upgrade::{Steps, Stop, Upgrade, UpgradeHandle};
+pub use verify::{Artifacts, Check, Finding, Refolded, Severity, Verification, Verify};
 
 /// The name and version this program signs what it writes with.
 pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"));

@@ -63,6 +63,11 @@ pub(super) enum Command {
     ///
     /// Example: zagg-stream retire s3://bucket/product
     Retire(RetireArgs),
+    /// Hold a store against its own laws: declaration, columns, ladder, hashes and folds;
+    /// writes nothing.
+    ///
+    /// Example: zagg-stream verify s3://bucket/product
+    Verify(VerifyArgs),
     /// Look at the sweep lease of a store, or give it back.
     ///
     /// Example: zagg-stream lease show s3://bucket/product
@@ -214,6 +219,37 @@ pub(super) struct RetireArgs {
     #[arg(long)]
     pub yes: bool,
     /// Print one JSON document on stdout instead of a summary.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct VerifyArgs {
+    /// The store: a path, or a URL with s3, gs, az or http.
+    pub root: String,
+    /// Fold every column from its leaf, not only a sample; reads the whole store.
+    #[arg(long, conflicts_with_all = ["sample", "seed"])]
+    pub full: bool,
+    /// How many leaves to fold anew.
+    #[arg(long, value_name = "N", default_value_t = crate::verify::DEFAULT_SAMPLE)]
+    pub sample: u64,
+    /// Another seed chooses other leaves, the same one the same.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub seed: u64,
+    /// The law the columns were folded by: boundary (the published rule) or raw (stores
+    /// written before it).
+    #[arg(long, value_name = "LAW", value_parser = parse_law)]
+    pub fold_law: Option<FoldLaw>,
+    /// Bytes of artifacts and leaves in flight, such as 512MiB.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory_budget: Option<u64>,
+    /// Artifacts looked at at once.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_in_flight: Option<u64>,
+    /// Settings file; config/default.toml lists every key with its default.
+    #[arg(long, value_name = "FILE")]
+    pub settings: Option<PathBuf>,
+    /// Print one JSON document on stdout instead of a table.
     #[arg(long)]
     pub json: bool,
 }

@@ -11,6 +11,7 @@ mod retire;
 mod signals;
 mod summary;
 mod upgrade;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -39,6 +40,7 @@ pub fn run() -> ExitCode {
             Command::Plan(options) => plan::run(options).await,
             Command::Upgrade(options) => upgrade::run(options).await,
             Command::Retire(options) => retire::run(options).await,
+            Command::Verify(options) => verify::run(options).await,
             Command::Lease(command) => lease::run(command).await,
             Command::Demo(options) => demo::run(options).await,
         }

@@ -10,7 +10,7 @@ use crate::declare::Declare;
 use crate::kernels::plan::FoldLaw;
 use crate::messages::Reason;
 use crate::plan::{
-    Cost, PeakMemory, Plan, Planned, PlannedColumns, PlannedLadder, PlannedStep, Severity, Work,
+    Bearing, Cost, PeakMemory, Plan, Planned, PlannedColumns, PlannedLadder, PlannedStep, Work,
 };
 use crate::report::Ending;
 use crate::store::Root;
@@ -149,8 +149,8 @@ fn summary(planned: &Planned, command: &str) -> String {
     }
     for obstacle in planned.obstacles.iter().take(OBSTACLES_SHOWN) {
         let severity = match obstacle.severity {
-            Severity::Blocking => "blocks",
-            Severity::Warning => "warning",
+            Bearing::Blocking => "blocks",
+            Bearing::Warning => "warning",
         };
         let _ = writeln!(
             text,

@@ -161,7 +161,8 @@ impl Ladder {
         Some(document)
     }
 
-    fn actuals(&self, order: u8, levels: &Levels) -> Option<Map<String, Value>> {
+    /// What the entry of an order records; `None` when the order has no entry that can.
+    pub(crate) fn actuals(&self, order: u8, levels: &Levels) -> Option<Map<String, Value>> {
         let (plan, column) = (&self.template.plan, &self.template.column);
         let now = self.run.now();
         let actuals = match plan.level(order) {
@@ -227,7 +228,8 @@ fn ranges(moc: &Value, order: u8) -> Option<Vec<[String; 2]>> {
     serde_json::from_value(moc.get("ranges")?.clone()).ok()
 }
 
-fn is_same_but_when(recorded: &Map<String, Value>, fresh: &Map<String, Value>) -> bool {
+/// Whether two actuals say the same, apart from when and by whom.
+pub(crate) fn is_same_but_when(recorded: &Map<String, Value>, fresh: &Map<String, Value>) -> bool {
     let what = |actuals: &Map<String, Value>| {
         let mut actuals = actuals.clone();
         actuals.retain(|key, _| !PASSING.contains(&key.as_str()));

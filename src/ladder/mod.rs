@@ -3,11 +3,12 @@
 
 pub(crate) mod build;
 pub(crate) mod children;
-mod content;
+pub(crate) mod content;
 pub(crate) mod finish;
-mod fold;
+pub(crate) mod fold;
 pub(crate) mod gate;
 pub(crate) mod generation;
+pub(crate) mod sources;
 pub(crate) mod targets;
 pub(crate) mod template;
 

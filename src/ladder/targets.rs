@@ -59,21 +59,20 @@ impl LadderWork {
         })
     }
 
-    /// The leaves, in order.
-    ///
-    /// # Errors
-    /// When a word names no cell, which the records have been checked for.
-    pub(crate) fn leaves(&self) -> Result<Vec<LeafRef>, WordError> {
-        let leaves = self.shards.iter().flat_map(|(word, windows)| {
-            let windows = windows.iter();
-            windows.map(|window| LeafRef::new(*word, window.clone()))
-        });
-        leaves.collect()
-    }
-
     /// Words of every shard that has a leaf.
     pub(crate) fn shards(&self) -> impl Iterator<Item = u64> + '_ {
         self.shards.iter().map(|(word, _)| *word)
+    }
+
+    /// The leaves, in word order and window order.
+    ///
+    /// # Errors
+    /// When a word names no cell, which the records have been checked for.
+    pub(crate) fn leaves(&self) -> impl Iterator<Item = Result<LeafRef, WordError>> + '_ {
+        self.shards.iter().flat_map(|(word, windows)| {
+            let windows = windows.iter();
+            windows.map(|window| LeafRef::new(*word, window.clone()))
+        })
     }
 
     /// Keeps what lies above none of `shards` out of [`LadderWork::targets`].

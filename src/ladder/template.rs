@@ -175,6 +175,20 @@ impl LadderTemplate {
         Value::Object(record)
     }
 
+    /// The first member of a record that another address or declaration would have: its
+    /// name and what is due there.
+    pub(crate) fn drift_of(
+        &self,
+        level: &Level,
+        artifact: &Artifact,
+        record: &Value,
+    ) -> Option<(String, Value)> {
+        let declared = self.address(level, artifact);
+        declared
+            .into_iter()
+            .find(|(key, value)| record.get(key) != Some(value))
+    }
+
     /// Whether a record is of this declaration, and where it says its cells came from.
     pub(crate) fn origin_of(
         &self,

@@ -23,7 +23,7 @@ use crate::time::{Clock, SystemClock};
 
 use steps::Draft;
 
-pub use obstacle::{Obstacle, Severity};
+pub use obstacle::{Bearing, Obstacle};
 pub use planned::{
     Cost, PeakMemory, Planned, PlannedColumns, PlannedDeclaration, PlannedLadder, PlannedLevel,
     PlannedStep, PlannedVerify, Work,

@@ -15,7 +15,7 @@ const LOOK: &str =
 /// Whether an upgrade could begin all the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Severity {
+pub enum Bearing {
     /// It would be refused.
     Blocking,
     /// It would begin, and somebody should know.
@@ -27,7 +27,7 @@ pub enum Severity {
 #[non_exhaustive]
 pub struct Obstacle {
     /// Whether it blocks.
-    pub severity: Severity,
+    pub severity: Bearing,
     /// What it is about: `root`, `manifest`, `declaration`, `lease`, `records`, `runs`,
     /// `leaves` or `ladder`.
     pub about: &'static str,
@@ -43,7 +43,7 @@ impl Obstacle {
         let text = error.to_string();
         let (problem, cure) = text.split_once("; ").unwrap_or((&text, LOOK));
         Self {
-            severity: Severity::Blocking,
+            severity: Bearing::Blocking,
             about,
             problem: problem.to_owned(),
             cure: cure.to_owned(),
@@ -53,7 +53,7 @@ impl Obstacle {
     /// An obstacle an upgrade would begin in spite of.
     pub(super) fn warning(about: &'static str, problem: String, cure: &str) -> Self {
         Self {
-            severity: Severity::Warning,
+            severity: Bearing::Warning,
             about,
             problem,
             cure: cure.to_owned(),

@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::obstacle::{Obstacle, Severity};
+use super::obstacle::{Bearing, Obstacle};
 use crate::declare::Declared;
 use crate::kernels::plan::FoldLaw;
 use crate::report::{Counts, Ending, FailedLeaf, Verdicts};
@@ -292,7 +292,7 @@ impl Planned {
         obstacles.sort_by_key(|obstacle| obstacle.severity);
         let is_blocked = obstacles
             .iter()
-            .any(|obstacle| obstacle.severity == Severity::Blocking);
+            .any(|obstacle| obstacle.severity == Bearing::Blocking);
         let ending = match is_blocked {
             true => Ending::Refused,
             false => Ending::Done,

@@ -149,11 +149,12 @@ impl Receipt {
         mut ran: Ran,
     ) -> Result<Self, Error> {
         let manifest = Manifest::read(root).await?;
-        let entries = work.leaves()?.into_iter().map(|leaf| {
+        let entries = work.leaves().map(|leaf| {
+            let leaf = leaf?;
             let before = ran.stamps.remove(&leaf.path());
-            leaf_entry(root, leaf, before)
+            Ok::<_, Error>(leaf_entry(root, leaf, before))
         });
-        let entries: Vec<_> = entries.collect();
+        let entries: Vec<_> = entries.collect::<Result<_, _>>()?;
         let leaves: Vec<Option<LeafEntry>> = stream::iter(entries)
             .buffered(READS_AT_ONCE)
             .try_collect()

@@ -18,6 +18,7 @@ use crate::kernels::ragged::RaggedColumn;
 use crate::kernels::tdigest::DigestColumn;
 use crate::store::Root;
 use crate::store::layout::{ArrayLayout, Tile, decoded_size};
+use crate::store::leaf_check::Role;
 use crate::store::leaf_error::LeafError;
 use crate::store::template::{ColumnTemplate, MORTON};
 use open::Opener;
@@ -139,7 +140,7 @@ impl OpenGroup {
         })
     }
 
-    /// Opens the cell words too, which folds have no need of.
+    /// Opens the cell words too, so that [`OpenGroup::read_array`] reads them.
     ///
     /// # Errors
     /// As [`OpenGroup::open`].
@@ -151,7 +152,7 @@ impl OpenGroup {
             artifact: self.artifact.clone(),
             n_cells: self.n_cells,
         };
-        self.words = opener.words().await?;
+        self.words = opener.array(MORTON, Role::Words).await?;
         self.has_morton = self.words.is_some();
         Ok(self)
     }

@@ -20,6 +20,8 @@ pub(super) enum Role<'a> {
     Locations,
     /// One toc word per centroid.
     Times,
+    /// One morton word per cell.
+    Words,
 }
 
 /// Checks an array's metadata against the declaration.
@@ -46,6 +48,7 @@ pub(super) fn array_problems(layout: &ArrayLayout, role: Role<'_>) -> Vec<LeafPr
                 check_bindings(attributes, field, digest),
             ],
         },
+        Role::Words => vec![check_dense(layout, DenseType::Uint64)],
         Role::Locations => vec![
             check_ragged(layout, "uint64", &json!([-1])),
             check_record(attributes, "located", &located_record()),

@@ -62,6 +62,11 @@ impl Stamp {
         self.record.get("granule_count")
     }
 
+    /// A member, as recorded.
+    pub(crate) fn get(&self, key: &str) -> Option<&Value> {
+        self.record.get(key)
+    }
+
     /// Range of observation times, as recorded.
     pub(crate) fn time_range(&self) -> Option<&Value> {
         self.record.get("time_range")

@@ -53,20 +53,6 @@ impl Opener<'_> {
             .map(|layout| layout.is_some())
     }
 
-    /// The words themselves.
-    pub(super) async fn words(&self) -> Result<Option<GroupArray>, LeafError> {
-        let path = format!("{}/{MORTON}", self.group);
-        let Some(document) = self.read_document(&path, Some(MORTON)).await? else {
-            return Ok(None);
-        };
-        let layout = self.layout(MORTON, &document)?;
-        Ok(Some(GroupArray {
-            name: MORTON.to_owned(),
-            tiles: self.tiles(MORTON, &path, &layout).await?,
-            layout,
-        }))
-    }
-
     pub(super) async fn field(&self, field: &Field) -> Result<FieldArrays, LeafError> {
         let Some(payload) = self.array(&field.name, Role::Payload(field)).await? else {
             tracing::warn!(
@@ -97,7 +83,11 @@ impl Opener<'_> {
         })
     }
 
-    async fn array(&self, name: &str, role: Role<'_>) -> Result<Option<GroupArray>, LeafError> {
+    pub(super) async fn array(
+        &self,
+        name: &str,
+        role: Role<'_>,
+    ) -> Result<Option<GroupArray>, LeafError> {
         let path = format!("{}/{name}", self.group);
         let Some(document) = self.read_document(&path, Some(name)).await? else {
             return Ok(None);

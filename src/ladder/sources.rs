@@ -1,0 +1,329 @@
+//! The columns an artifact of the ladder folds from, opened, read and folded: the same for
+//! who writes the artifact and for who verifies it.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::try_join_all;
+use futures::{StreamExt, TryStreamExt, stream};
+use tokio::sync::mpsc;
+
+use crate::budget::Share;
+use crate::error::LeafFault;
+use crate::kernels::plan::cells_between;
+use crate::kernels::words::morton;
+use crate::ladder::Ladder;
+use crate::ladder::children::{ChildColumn, Children};
+use crate::ladder::fold::{Block, FoldedGroup, GroupFold, Piece};
+use crate::ladder::targets::Target;
+use crate::ladder::template::BLOCK_CELLS;
+use crate::pyramid::{Level, Regime};
+use crate::store::Root;
+use crate::store::artifact::Tier;
+use crate::store::group::OpenGroup;
+use crate::store::leaf_error::{LeafError, LeafProblem};
+use crate::store::template::GroupTemplate;
+
+/// Groups of children opened at once for one artifact.
+const OPENED_AT_ONCE: usize = 8;
+
+/// Pieces paid for and not yet taken by the fold thread.
+pub(crate) const PIECES_AHEAD: usize = 1;
+
+/// Resident bytes for each decoded byte of a merge; see the fold of a leaf.
+const RESIDENT_PER_MERGED_BYTE: u64 = 12;
+
+/// The same where cells are only put one behind the other: decoded, and encoded.
+const RESIDENT_PER_GATHERED_BYTE: u64 = 2;
+
+/// What one of the artifact's groups folds from.
+pub(crate) struct Sources {
+    /// Order of the cells.
+    order: u8,
+    children: Vec<OpenChild>,
+}
+
+/// The opened groups of one child.
+struct OpenChild {
+    /// Packed morton word of the node.
+    word: u64,
+    /// Per window of the target; `None` where there is no column, or none to read.
+    groups: Vec<Option<Arc<OpenGroup>>>,
+}
+
+impl Sources {
+    /// The opened groups of every child.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = &Arc<OpenGroup>> {
+        self.children
+            .iter()
+            .flat_map(|child| &child.groups)
+            .flatten()
+    }
+}
+
+/// How one artifact is folded.
+pub(crate) struct TargetFold {
+    pub ladder: Arc<Ladder>,
+    pub level: Arc<Level>,
+    pub target: Arc<Target>,
+}
+
+impl TargetFold {
+    /// The groups of the artifact, finest first.
+    pub(crate) fn groups(&self) -> &[GroupTemplate] {
+        let tier = self.target.artifact.tier;
+        self.ladder.template.groups(&self.level, tier)
+    }
+
+    /// Order of the children's group that a group of the artifact folds from.
+    fn source_order(&self, group: &GroupTemplate) -> u8 {
+        match self.target.artifact.tier {
+            Tier::Overview => self.level.source,
+            Tier::Column => group.order,
+        }
+    }
+
+    /// Opens, for every group of the artifact, what it folds from.
+    ///
+    /// # Errors
+    /// Failed requests, and groups that are not as declared.
+    pub(crate) async fn open_all(&self, children: &Children) -> Result<Vec<Sources>, LeafFault> {
+        let mut sources = Vec::new();
+        for group in self.groups() {
+            sources.push(self.open(children, self.source_order(group)).await?);
+        }
+        Ok(sources)
+    }
+
+    /// Opens the group of this order of every column.
+    async fn open(&self, children: &Children, order: u8) -> Result<Sources, LeafFault> {
+        let mut opened = Vec::with_capacity(self.target.children.len());
+        for child in &self.target.children {
+            let windows = self.target.windows.iter();
+            let opens: Vec<_> = windows
+                .map(|window| self.open_column(children.column(child.word, window), order))
+                .collect();
+            opened.push(OpenChild {
+                word: child.word,
+                groups: stream::iter(opens)
+                    .buffered(OPENED_AT_ONCE)
+                    .try_collect()
+                    .await?,
+            });
+        }
+        Ok(Sources {
+            order,
+            children: opened,
+        })
+    }
+
+    /// A column whose payloads or companions are not there cannot be read for the level,
+    /// and counts as such.
+    async fn open_column(
+        &self,
+        column: Option<&ChildColumn>,
+        order: u8,
+    ) -> Result<Option<Arc<OpenGroup>>, LeafFault> {
+        let Some(column) = column else {
+            return Ok(None);
+        };
+        let path = column.artifact.path();
+        let n_cells = cells_between(order, self.level.child_order);
+        let template = self.ladder.template.column.clone();
+        let root = &self.ladder.run.root;
+        match OpenGroup::open(root, template, path.clone(), order, n_cells).await {
+            Ok(group) => match group.absent_field() {
+                None => Ok(Some(Arc::new(group))),
+                Some(array) => {
+                    tracing::warn!(
+                        column = path,
+                        array,
+                        "not folded: a declared array is absent"
+                    );
+                    Ok(None)
+                }
+            },
+            Err(error) if matches!(*error.problem, LeafProblem::CompanionAbsent { .. }) => {
+                tracing::warn!(column = path, %error, "not folded");
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Folds one group of the artifact and hands its objects on, block by block; the time
+    /// its requests take is added to `read`.
+    ///
+    /// # Errors
+    /// Failed requests, and columns that cannot be decoded.
+    pub(crate) async fn fold_group(
+        &self,
+        index: usize,
+        sources: &Sources,
+        blocks: mpsc::Sender<Block>,
+        read: &mut Duration,
+    ) -> Result<FoldedGroup, LeafFault> {
+        let share = Arc::new(self.ladder.run.budget.share());
+        let (piece_sender, pieces) = mpsc::channel(PIECES_AHEAD);
+        let per_target = self.per_target(index, sources.order);
+        let folding = {
+            let (ladder, level, target) =
+                (self.ladder.clone(), self.level.clone(), self.target.clone());
+            let share = share.clone();
+            tokio::task::spawn_blocking(move || {
+                let group = &ladder.template.groups(&level, target.artifact.tier)[index];
+                let fields = &ladder.template.column.declaration.fields;
+                GroupFold::new(&target, group, fields, per_target)?.run(pieces, &blocks, &share)
+            })
+        };
+        self.read(sources, per_target, &share, piece_sender, read)
+            .await?;
+        let path = self.target.artifact.path();
+        folding
+            .await
+            .map_err(|error| LeafError::panicked(&path, error))?
+    }
+
+    /// Source cells of all windows together in one target cell; `None` gathers.
+    fn per_target(&self, index: usize, source_order: u8) -> Option<usize> {
+        let n_windows = self.target.windows.len();
+        let target_order = self.groups()[index].order;
+        match self.target.regime {
+            Regime::Gather => None,
+            Regime::Merge => Some(cells_between(source_order, target_order) as usize * n_windows),
+        }
+    }
+
+    /// Reads the children in order, those that are not there as fill. A fold that takes
+    /// no more has refused the cells, and its answer says why.
+    async fn read(
+        &self,
+        sources: &Sources,
+        per_target: Option<usize>,
+        share: &Share,
+        pieces: mpsc::Sender<Piece>,
+        read: &mut Duration,
+    ) -> Result<(), LeafFault> {
+        let n_child = cells_between(sources.order, self.level.child_order);
+        let mut reader = Reader {
+            root: &self.ladder.run.root,
+            share,
+            pieces: &pieces,
+            n_windows: self.target.windows.len() as u64,
+            per_target: per_target.map_or(1, |n| n as u64),
+            is_merge: per_target.is_some(),
+            next_cell: 0,
+            read,
+        };
+        let mut opened = sources.children.iter().peekable();
+        for word in morton::children(self.target.artifact.word, self.level.child_order)? {
+            let child = opened.next_if(|child| child.word == word);
+            let done = async {
+                match child {
+                    Some(child) => reader.child(child, n_child).await,
+                    None => reader.absent(n_child).await,
+                }
+            };
+            tokio::select! {
+                done = done => done?,
+                () = pieces.closed() => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads source cells, pays for them, and hands them to the fold.
+struct Reader<'a> {
+    root: &'a Root,
+    share: &'a Share,
+    pieces: &'a mpsc::Sender<Piece>,
+    n_windows: u64,
+    per_target: u64,
+    is_merge: bool,
+    /// Source cells handed on so far, of all windows together.
+    next_cell: u64,
+    read: &'a mut Duration,
+}
+
+impl Reader<'_> {
+    /// The cells of a child that is not there, which cost nothing to fold.
+    async fn absent(&mut self, n_cells: u64) -> Result<(), LeafFault> {
+        let mut left = n_cells;
+        while left > 0 {
+            let n_cells = left.min(BLOCK_CELLS);
+            left -= n_cells;
+            self.next_cell += n_cells * self.n_windows;
+            // A fold that takes no more closes the channel, which ends the reading.
+            let _ = self.pieces.send(Piece::Absent(n_cells)).await;
+        }
+        Ok(())
+    }
+
+    async fn child(&mut self, child: &OpenChild, n_cells: u64) -> Result<(), LeafFault> {
+        let slab = child
+            .groups
+            .iter()
+            .flatten()
+            .map(|group| group.slab_cells(BLOCK_CELLS.min(n_cells)))
+            .max();
+        let Some(slab) = slab else {
+            return self.absent(n_cells).await;
+        };
+        let mut start = 0;
+        while start < n_cells {
+            let cells = start..(start + slab).min(n_cells);
+            start = cells.end;
+            self.cells(child, cells).await?;
+        }
+        Ok(())
+    }
+
+    async fn cells(&mut self, child: &OpenChild, cells: Range<u64>) -> Result<(), LeafFault> {
+        self.next_cell += (cells.end - cells.start) * self.n_windows;
+        // What is paid for is given back with the target cell it is folded into.
+        let tag = (self.next_cell - 1) / self.per_target;
+        let groups = || child.groups.iter().flatten();
+        let encoded = groups().map(|group| group.indexed_bytes(&cells)).sum();
+        self.share.grow(tag, encoded).await;
+        let asked = Instant::now();
+        let fetches = child.groups.iter().map(|group| async {
+            match group {
+                Some(group) => {
+                    let window = group.fetch(self.root, cells.clone()).await?;
+                    Ok::<_, LeafError>(Some((group.clone(), window)))
+                }
+                None => Ok(None),
+            }
+        });
+        let windows = try_join_all(fetches).await?;
+        *self.read += asked.elapsed();
+        let decoded: u64 = windows
+            .iter()
+            .flatten()
+            .map(|(_, window)| window.decoded_bytes())
+            .sum();
+        let resident = match self.is_merge {
+            true => RESIDENT_PER_MERGED_BYTE,
+            false => RESIDENT_PER_GATHERED_BYTE,
+        };
+        self.share.grow(tag, decoded * resident).await;
+        let _ = self.pieces.send(Piece::Cells { cells, windows }).await;
+        Ok(())
+    }
+}
+
+/// The columns that were folded into every group of the artifact.
+pub(crate) fn folded_columns<'a>(
+    children: &'a Children,
+    sources: &[Sources],
+) -> Vec<&'a ChildColumn> {
+    let in_all = |column: &&ChildColumn| {
+        let path = column.artifact.path();
+        sources
+            .iter()
+            .all(|source| source.groups().any(|group| group.artifact == path))
+    };
+    children.columns.iter().filter(in_all).collect()
+}

@@ -1,0 +1,228 @@
+//! Holds a store against its own laws, and writes nothing: the declaration, every column
+//! and every artifact of the ladder, their hashes, what folds must keep, and the folds
+//! themselves.
+//!
+//! In: a root. Out: a [`Verification`]. `format.md` sections 5 to 9.
+
+mod column;
+mod contents;
+mod finding;
+mod ladder;
+mod leaf;
+mod manifest;
+mod nodes;
+mod report;
+mod structure;
+mod survey;
+mod tally;
+mod verifier;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use tokio::sync::broadcast;
+
+pub use finding::{Check, Finding, Severity};
+pub use report::{Artifacts, Refolded, Verification};
+
+use crate::error::{Error, LeafFault};
+use crate::kernels::plan::FoldLaw;
+use crate::ladder::{Ladder, LadderWork};
+use crate::pyramid::Declaration;
+use crate::report::Ending;
+use crate::run::Run;
+use crate::settings::Settings;
+use crate::store::Root;
+use crate::store::manifest::Manifest;
+use crate::store::records::Records;
+use crate::store::template::ColumnTemplate;
+use crate::time::SystemClock;
+use crate::work::WorkSet;
+use finding::Collected;
+use survey::Survey;
+use verifier::Verifier;
+
+/// Leaves that are folded anew when no number is given.
+pub(crate) const DEFAULT_SAMPLE: u64 = 8;
+
+/// A verification of one store, not yet begun.
+#[derive(Debug)]
+pub struct Verify {
+    root: Root,
+    settings: Settings,
+    leaves: Leaves,
+    seed: u64,
+}
+
+/// Leaves whose columns are folded anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaves {
+    All,
+    Some(u64),
+}
+
+impl Verify {
+    /// Prepares a verification of the store at `root`.
+    pub fn new(root: Root) -> Self {
+        Self {
+            root,
+            settings: Settings::default(),
+            leaves: Leaves::Some(DEFAULT_SAMPLE),
+            seed: 0,
+        }
+    }
+
+    /// Replaces the default settings, of which the fold law, the bounds and the retries
+    /// matter here.
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Folds every leaf anew, not only a sample.
+    pub fn full(mut self) -> Self {
+        self.leaves = Leaves::All;
+        self
+    }
+
+    /// Folds so many leaves anew.
+    pub fn sample(mut self, n_leaves: u64) -> Self {
+        self.leaves = Leaves::Some(n_leaves);
+        self
+    }
+
+    /// Chooses another sample; the same seed chooses the same leaves.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Verifies the store, on the runtime of the caller. What is wrong with the store is
+    /// a finding; a request that failed for good ends the verification, whose
+    /// [`Verification::error`] then says so.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being begun: no manifest, unreadable roots.
+    pub async fn run(self) -> Result<Verification, Error> {
+        let started = Instant::now();
+        let root = self.root.with_retry(self.settings.retry.clone());
+        let manifest = Manifest::read(&root).await?;
+        let (templates, ladder) = match self.templates(&root, &manifest) {
+            Ok(templates) => templates,
+            Err(Error::Declaration(error)) => {
+                let mut verification = self.blank(&root, started);
+                verification.take(Collected::of(manifest::unsound(&error)));
+                return Ok(verification);
+            }
+            Err(error) => return Err(error),
+        };
+        let records = Records::read(&root, &manifest).await?;
+        for warning in &records.warnings {
+            tracing::warn!("{warning}");
+        }
+        let work = WorkSet::new(&records)?;
+        let work = LadderWork::new(&work, &root).await?;
+        let verifier = Verifier::new(Arc::new(ladder));
+        for finding in manifest::check(&manifest) {
+            verifier.findings.add(finding);
+        }
+        let survey = Survey {
+            verifier: &verifier,
+            manifest: &manifest,
+            other_law: &templates,
+            work: &work,
+            leaves: self.leaves,
+            seed: self.seed,
+        };
+        let surveyed = survey.all().await;
+        Ok(self.verification(&verifier, surveyed, started))
+    }
+
+    /// The template of the other fold law, and the ladder above columns of this one.
+    fn templates(
+        &self,
+        root: &Root,
+        manifest: &Manifest,
+    ) -> Result<(ColumnTemplate, Ladder), Error> {
+        let declaration = Declaration::parse(
+            manifest.pyramid(),
+            manifest.shard_order(),
+            manifest.cell_order(),
+        )?;
+        let windowed = manifest.is_windowed();
+        let law = self.settings.fold_law;
+        let other = match law {
+            FoldLaw::Boundary => FoldLaw::Raw,
+            FoldLaw::Raw => FoldLaw::Boundary,
+        };
+        let other = ColumnTemplate::new(declaration.clone(), other, windowed)?;
+        let template = ColumnTemplate::new(declaration, law, windowed)?;
+        let settings = Settings {
+            dry_run: true,
+            ..self.settings.clone()
+        };
+        let clock = Arc::new(SystemClock::new());
+        let (events, _) = broadcast::channel(1);
+        let run = Run::new(root.clone(), settings, String::new(), clock, events);
+        Ok((other, Ladder::new(Arc::new(run), Arc::new(template))?))
+    }
+
+    fn blank(&self, root: &Root, started: Instant) -> Verification {
+        let requests = root.tally();
+        Verification {
+            outcome: Ending::Done,
+            exit_code: Ending::Done.exit_code(),
+            root: root.url().to_owned(),
+            fold_law: self.settings.fold_law,
+            leaves: 0,
+            uncommitted: 0,
+            artifacts: Artifacts::default(),
+            refolded: Refolded::default(),
+            unjudged: 0,
+            n_findings: 0,
+            n_warnings: 0,
+            findings: Vec::new(),
+            warnings: Vec::new(),
+            bytes_read: requests.bytes_read,
+            requests,
+            seconds: started.elapsed().as_secs_f64(),
+            error: None,
+        }
+    }
+
+    fn verification(
+        &self,
+        verifier: &Verifier,
+        surveyed: Result<survey::Surveyed, LeafFault>,
+        started: Instant,
+    ) -> Verification {
+        let (done, root) = (&verifier.done, &verifier.ladder.run.root);
+        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let mut verification = Verification {
+            artifacts: Artifacts {
+                leaf_columns: count(&done.leaf_columns),
+                stage_columns: count(&done.stage_columns),
+                overviews: count(&done.overviews),
+            },
+            refolded: Refolded {
+                leaf_columns: count(&done.refolded_columns),
+                ladder: count(&done.refolded_artifacts),
+            },
+            unjudged: count(&done.unjudged),
+            ..self.blank(root, started)
+        };
+        verification.take(verifier.findings.take());
+        match surveyed {
+            Ok(surveyed) => {
+                verification.leaves = surveyed.n_leaves;
+                verification.uncommitted = surveyed.n_uncommitted;
+                if surveyed.n_leaves == 0 && verification.is_clean() {
+                    verification.end(Ending::NothingToDo);
+                }
+            }
+            Err(fault) => verification.abort(&fault),
+        }
+        verification
+    }
+}
