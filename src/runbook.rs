@@ -1,5 +1,5 @@
 //! The whole runbook on one store, each step gated on the one before: declare, columns,
-//! ladder, and a receipt of what was done.
+//! ladder, verify, retire when asked, and a receipt of what was done.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,6 +13,7 @@ use crate::ladder::{LadderTemplate, LadderWork};
 use crate::pyramid::{ConfigError, Declaration, Lever};
 use crate::receipt::{self, Ran, Receipt, StepTaken};
 use crate::report::{Ending, Report};
+use crate::retire::{Retire, Retired};
 use crate::settings::Settings;
 use crate::store::Root;
 use crate::store::lease::LEASE_KEY;
@@ -21,6 +22,7 @@ use crate::store::records::Records;
 use crate::store::template::ColumnTemplate;
 use crate::time::{Clock, SystemClock};
 use crate::upgrade::{Steps, Upgrade, UpgradeHandle};
+use crate::verify::{Verification, Verify};
 use crate::work::WorkSet;
 
 /// The runbook of one store, not yet begun.
@@ -29,6 +31,7 @@ pub struct Runbook {
     root: Root,
     settings: Settings,
     declare: Option<Declare>,
+    retire: bool,
     receipt: bool,
     stop: watch::Sender<Option<String>>,
     clock: Arc<dyn Clock>,
@@ -55,6 +58,10 @@ pub struct Account {
     pub report: Report,
     /// The declaration, when a configuration was given.
     pub declared: Option<Declared>,
+    /// The verification, when the ladder stands.
+    pub verified: Option<Verification>,
+    /// What was retired, when that was asked for and the store is clean.
+    pub retired: Option<Retired>,
     /// Key of the receipt, when one was written.
     pub receipt: Option<String>,
     /// The steps taken, in order.
@@ -83,6 +90,39 @@ impl RunbookError {
     }
 }
 
+impl Account {
+    /// Whether columns and ladder stand.
+    fn stands(&self) -> bool {
+        let ladder = self.report.ladder.as_ref();
+        self.report.outcome == Ending::Done && ladder.is_some_and(|ladder| ladder.finished)
+    }
+
+    /// Whether the store was verified and nothing went wrong since.
+    fn is_clean(&self) -> bool {
+        let verified = self.verified.as_ref();
+        self.report.outcome == Ending::Done && verified.is_some_and(Verification::is_clean)
+    }
+
+    fn push(&mut self, step: &str, outcome: Ending, started: Instant) {
+        self.steps.push(StepTaken {
+            step: step.to_owned(),
+            outcome: outcome.as_str().to_owned(),
+            seconds: started.elapsed().as_secs_f64(),
+        });
+    }
+
+    fn fail(&mut self, step: &str, outcome: Ending, error: String, started: Instant) {
+        self.push(step, outcome, started);
+        self.end(outcome, Some(error));
+    }
+
+    fn end(&mut self, outcome: Ending, error: Option<String>) {
+        self.report.outcome = outcome;
+        self.report.exit_code = outcome.exit_code();
+        self.report.error = error;
+    }
+}
+
 impl Runbook {
     /// Prepares the runbook of the store at `root`.
     pub fn new(root: Root) -> Self {
@@ -90,6 +130,7 @@ impl Runbook {
             root: root.journaled(),
             settings: Settings::default(),
             declare: None,
+            retire: false,
             receipt: false,
             stop: watch::Sender::new(None),
             clock: Arc::new(SystemClock::new()),
@@ -110,6 +151,12 @@ impl Runbook {
     pub fn declare(mut self, config: &str, lever: Option<Lever>) -> Result<Self, ConfigError> {
         self.declare = Some(Declare::new(self.root.clone(), config)?.lever(lever));
         Ok(self)
+    }
+
+    /// Deletes what the earlier pyramid left behind, once the store is verified.
+    pub fn retire(mut self, retire: bool) -> Self {
+        self.retire = retire;
+        self
     }
 
     /// Writes a receipt also when nothing else was written.
@@ -140,35 +187,114 @@ impl Runbook {
         if stops_here {
             return Ok(self.only_declared(declared, steps));
         }
-        let mut report = self.upgrade(&mut steps).await?;
-        let wrote = self.wrote();
-        let is_due = report.outcome == Ending::Done
-            && report.ladder.as_ref().is_some_and(|ladder| ladder.finished);
-        let mut key = None;
-        if is_due && (wrote || self.receipt) {
-            let ran = Ran {
-                run_id: report.run_id.clone(),
-                fold_law: self.settings.fold_law,
-                started_at,
-                finished_at: self.now(),
-                before,
-                steps: steps.clone(),
-                stamps: std::mem::take(&mut report.stamps),
-            };
-            match self.write_receipt(ran).await {
-                Ok(written) => key = Some(written),
-                Err(error) => report.warnings.push(format!(
-                    "no receipt was written, the store is complete without it: {error}; `zagg-stream upgrade {} --receipt` writes one",
-                    self.root.url()
-                )),
-            }
-        }
-        Ok(Account {
-            report,
+        let mut account = Account {
+            report: self.upgrade(&mut steps).await?,
             declared,
-            receipt: key,
+            verified: None,
+            retired: None,
+            receipt: None,
             steps,
-        })
+        };
+        if account.stands() && !self.settings.dry_run {
+            self.verify(&mut account).await;
+        }
+        if account.is_clean() && self.retire {
+            self.retire_now(&mut account).await;
+        }
+        if account.is_clean() && (self.wrote() || self.receipt) {
+            self.leave_receipt(&mut account, started_at, before).await;
+        }
+        Ok(account)
+    }
+
+    /// Verifies what stands, by the default sample of leaves. A stop leaves it undone.
+    async fn verify(&self, account: &mut Account) {
+        let started = Instant::now();
+        let verify = Verify::new(self.root.clone()).settings(self.settings.clone());
+        let verification = tokio::select! {
+            verification = verify.run() => verification?,
+            by = self.stopped() => {
+                account.end(Ending::Interrupted, Some(format!("stopped by {by}; run again to verify")));
+                account.push("verify", Ending::Interrupted, started);
+                return Ok(());
+            }
+        };
+        account.push("verify", verification.outcome, started);
+        if !verification.is_clean() {
+            let error = verification.error.clone().unwrap_or_else(|| {
+                format!(
+                    "verify has {} findings; `zagg-stream verify {}` shows them with their cures",
+                    verification.n_findings,
+                    self.root.url()
+                )
+            });
+            account.end(verification.outcome, Some(error));
+        }
+        account.verified = Some(verification);
+    }
+
+    async fn retire_now(&self, account: &mut Account) {
+        let Some(proof) = account.verified.as_ref().and_then(Verification::proof) else {
+            return;
+        };
+        let started = Instant::now();
+        let retire = Retire::new(self.root.clone())
+            .settings(self.settings.clone())
+            .delete(true)
+            .verified(proof);
+        let stop = retire.stop();
+        let stopping = async {
+            self.stopped().await;
+            stop.stop();
+            std::future::pending::<()>().await;
+        };
+        let retired = tokio::select! {
+            retired = retire.run() => retired,
+            () = stopping => return,
+        };
+        let retired = match retired {
+            Ok(retired) => retired,
+            Err(error) => {
+                return account.fail("retire", error.ending(), error.to_string(), started);
+            }
+        };
+        account.push("retire", retired.outcome, started);
+        if !matches!(retired.outcome, Ending::Done | Ending::NothingToDo) {
+            account.end(retired.outcome, retired.error.clone());
+        }
+        account.retired = Some(retired);
+    }
+
+    async fn leave_receipt(
+        &self,
+        account: &mut Account,
+        started_at: String,
+        before: receipt::Declared,
+    ) {
+        let ran = Ran {
+            run_id: account.report.run_id.clone(),
+            fold_law: self.settings.fold_law,
+            started_at,
+            finished_at: self.now(),
+            before,
+            steps: account.steps.clone(),
+            stamps: std::mem::take(&mut account.report.stamps),
+        };
+        match self.write_receipt(ran).await {
+            Ok(key) => account.receipt = Some(key),
+            Err(error) => account.report.warnings.push(format!(
+                "no receipt was written, the store is complete without it: {error}; `zagg-stream upgrade {} --receipt` writes one",
+                self.root.url()
+            )),
+        }
+    }
+
+    /// Waits for a stop; by whom.
+    async fn stopped(&self) -> String {
+        let mut stopped = self.stop.subscribe();
+        let by = stopped.wait_for(Option::is_some).await;
+        // The sender lives in the runbook, so the only way out is a stop.
+        by.ok().and_then(|by| by.clone()).unwrap_or_default()
     }
 
     /// Whether anything but the lease was written or deleted.
@@ -216,6 +342,8 @@ impl Runbook {
         Account {
             report,
             declared,
+            verified: None,
+            retired: None,
             receipt: None,
             steps,
         }
@@ -258,12 +386,8 @@ impl Runbook {
     /// Waits for the end of a run, which a stop brings about.
     async fn until_stopped(&self, handle: UpgradeHandle) -> Result<Report, Error> {
         let stop = handle.stop();
-        let mut stopped = self.stop.subscribe();
-        let stopping = async move {
-            // The sender lives in the runbook, so the only way out is a stop.
-            if let Ok(by) = stopped.wait_for(Option::is_some).await {
-                stop.abort(by.as_deref().unwrap_or_default());
-            }
+        let stopping = async {
+            stop.abort(&self.stopped().await);
             std::future::pending::<()>().await;
         };
         tokio::select! {

@@ -150,6 +150,10 @@ pub(super) struct UpgradeArgs {
     /// Write at most this many columns, then stop; run again for more.
     #[arg(long, value_name = "N")]
     pub max_leaves: Option<u64>,
+    /// Delete what the earlier pyramid left behind, once the store is verified. It is not
+    /// brought back.
+    #[arg(long)]
+    pub retire: bool,
     /// Write a receipt also when nothing else was written.
     #[arg(long)]
     pub receipt: bool,
@@ -215,9 +219,17 @@ pub(super) struct RunArgs {
 pub(super) struct RetireArgs {
     /// The store: a path, or a URL with s3, gs or az.
     pub root: String,
-    /// Delete what is listed. It is not brought back.
+    /// Verify the store and, when it is clean, delete what is listed. It is not brought
+    /// back.
     #[arg(long)]
     pub yes: bool,
+    /// The law the columns were folded by: boundary (the published rule) or raw (stores
+    /// written before it).
+    #[arg(long, value_name = "LAW", value_parser = parse_law)]
+    pub fold_law: Option<FoldLaw>,
+    /// Settings file; config/default.toml lists every key with its default.
+    #[arg(long, value_name = "FILE")]
+    pub settings: Option<PathBuf>,
     /// Print one JSON document on stdout instead of a summary.
     #[arg(long)]
     pub json: bool,
@@ -227,6 +239,11 @@ pub(super) struct RetireArgs {
 pub(super) struct VerifyArgs {
     /// The store: a path, or a URL with s3, gs, az or http.
     pub root: String,
+    /// Hold the store against this receipt of an upgrade instead, a file or a URL: the
+    /// declaration, every leaf's stamp, and every column and overview by its hash. Needs
+    /// no listing.
+    #[arg(long, value_name = "FILE|URL", conflicts_with_all = ["full", "sample", "seed", "fold_law"])]
+    pub receipt: Option<String>,
     /// Fold every column from its leaf, not only a sample; reads the whole store.
     #[arg(long, conflicts_with_all = ["sample", "seed"])]
     pub full: bool,

@@ -7,6 +7,7 @@ mod lease;
 mod output;
 mod pass;
 mod plan;
+mod receipt;
 mod retire;
 mod signals;
 mod summary;

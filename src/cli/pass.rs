@@ -1,5 +1,6 @@
 //! `backfill`, `sweep` and `upgrade`: one run, from flags to summary.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::{BackfillArgs, RunArgs, SweepArgs};
@@ -64,31 +65,14 @@ async fn pass(root: &str, steps: Steps, settings: Settings) -> Result<Report, Er
     }
 }
 
-/// The settings of a pass: the file's, and what was typed over them.
+/// The settings of a run: the file's, and what was typed over them.
 ///
 /// # Errors
 /// A sentence saying what cannot be used.
 pub(super) fn settings(args: &RunArgs) -> Result<Settings, String> {
-    let file = match &args.settings {
-        Some(path) => std::fs::read_to_string(path)
-            .map_err(|error| format!("cannot read settings `{}`: {error}", path.display()))?,
-        None => String::new(),
-    };
-    let mut settings = Settings::from_toml(&file).map_err(|error| match &args.settings {
-        Some(path) => format!("settings `{}`: {error}", path.display()),
-        None => error.to_string(),
-    })?;
-    if let Some(law) = args.fold_law {
-        settings.fold_law = law;
-    }
-    if let Some(budget) = args.memory_budget {
-        settings.memory_budget = budget;
-    }
-    if let Some(in_flight) = args.max_in_flight {
-        settings.max_in_flight = usize::try_from(in_flight)
-            .unwrap_or(MAX_SLOTS)
-            .min(MAX_SLOTS);
-    }
+    let mut settings = settings_file(args.settings.as_deref())?;
+    settings.fold_law = args.fold_law.unwrap_or(settings.fold_law);
+    bound(&mut settings, args.memory_budget, args.max_in_flight);
     for shard in &args.shards {
         decimal::parse(shard).map_err(|error| format!("--shards `{shard}`: {error}"))?;
     }
@@ -96,4 +80,28 @@ pub(super) fn settings(args: &RunArgs) -> Result<Settings, String> {
     settings.dry_run = args.dry_run;
     settings.shards = args.shards.clone();
     Ok(settings)
+}
+
+/// The settings of a file, or the defaults.
+///
+/// # Errors
+/// A sentence saying what cannot be used.
+pub(super) fn settings_file(path: Option<&Path>) -> Result<Settings, String> {
+    let Some(path) = path else {
+        return Ok(Settings::default());
+    };
+    let file = std::fs::read_to_string(path)
+        .map_err(|error| format!("cannot read settings `{}`: {error}", path.display()))?;
+    Settings::from_toml(&file).map_err(|error| format!("settings `{}`: {error}", path.display()))
+}
+
+/// Takes the bounds that were typed.
+pub(super) fn bound(settings: &mut Settings, budget: Option<u64>, in_flight: Option<u64>) {
+    if let Some(budget) = budget {
+        settings.memory_budget = budget;
+    }
+    if let Some(in_flight) = in_flight {
+        let in_flight = usize::try_from(in_flight).unwrap_or(MAX_SLOTS);
+        settings.max_in_flight = in_flight.min(MAX_SLOTS);
+    }
 }

@@ -6,16 +6,25 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use super::args::RetireArgs;
-use super::{output, signals};
+use super::{output, pass, signals, verify};
 use crate::report::Ending;
-use crate::retire::{Extent, Retire, RetireError, Retired, RetiredArtifact, StopRetire};
+use crate::retire::{Extent, Retire, RetireError, Retired, RetiredArtifact};
+use crate::settings::Settings;
 use crate::store::Root;
+use crate::verify::Verify;
 
 /// Artifacts of one kind a summary names; the JSON document has more.
 const KEPT_SHOWN: usize = 10;
 
 pub(super) async fn run(args: RetireArgs) -> ExitCode {
-    let outcome = retire(&args.root, args.yes).await;
+    let settings = match pass::settings_file(args.settings.as_deref()) {
+        Ok(mut settings) => {
+            settings.fold_law = args.fold_law.unwrap_or(settings.fold_law);
+            settings
+        }
+        Err(error) => return output::usage(&error),
+    };
+    let outcome = retire(&args.root, args.yes, settings).await;
     let exit_code = match &outcome {
         Ok(retired) => retired.exit_code,
         Err(error) => error.ending().exit_code(),
@@ -41,31 +50,31 @@ pub(super) async fn run(args: RetireArgs) -> ExitCode {
     ExitCode::from(exit_code)
 }
 
-async fn retire(root: &str, delete: bool) -> Result<Retired, RetireError> {
+/// Lists what may go. What refuses a deletion is found out before the store is verified,
+/// which takes longer.
+async fn retire(root: &str, delete: bool, settings: Settings) -> Result<Retired, RetireError> {
     let root = Root::open_with(root, std::env::vars())?;
-    let retire = Retire::new(root).delete(delete);
-    if !delete {
-        return retire.run().await;
+    let retire = || {
+        Retire::new(root.clone())
+            .settings(settings.clone())
+            .delete(delete)
+    };
+    match retire().run().await {
+        Err(RetireError::Unverified { .. }) => {}
+        done => return done,
+    }
+    let verify = Verify::new(root.clone()).settings(settings.clone());
+    let verification = verify.run().await?;
+    let mut retire = retire();
+    match verification.proof() {
+        Some(proof) => retire = retire.verified(proof),
+        None => output::complain(verify::table(&verification).trim_end()),
     }
     let stop = retire.stop();
     tokio::select! {
         outcome = retire.run() => outcome,
-        never = stop_on_signals(stop) => match never {},
+        never = signals::stop_on_signals(|_| stop.stop()) => match never {},
     }
-}
-
-/// Stops between two deletions on the first signal; a second one ends the process at
-/// once, and the lease then stands until it expires.
-async fn stop_on_signals(stop: StopRetire) -> std::convert::Infallible {
-    let first = signals::signal().await;
-    tracing::warn!("{first}: finishing the deletions under way; once more to stop at once");
-    stop.stop();
-    let second = signals::signal().await;
-    output::complain(&format!(
-        "{second} again: stopping at once; the lease stays, and the next run is refused until it \
-         expires or `zagg-stream lease release` removes it"
-    ));
-    std::process::exit(i32::from(Ending::Interrupted.exit_code()))
 }
 
 fn document(root: &str, outcome: &Result<Retired, RetireError>, exit_code: u8) -> Value {
@@ -80,7 +89,8 @@ fn document(root: &str, outcome: &Result<Retired, RetireError>, exit_code: u8) -
     }
 }
 
-fn summary(retired: &Retired) -> String {
+/// What came of it, for people.
+pub(super) fn summary(retired: &Retired) -> String {
     let mut text = String::new();
     // Writing to a String does not fail, here and below.
     let _ = writeln!(text, "retire {}: {}", retired.root, headline(retired));

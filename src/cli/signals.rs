@@ -18,7 +18,7 @@ pub(super) async fn stop_on_signals(stop: impl FnOnce(&str)) -> std::convert::In
 }
 
 #[cfg(unix)]
-pub(super) async fn signal() -> &'static str {
+async fn signal() -> &'static str {
     use tokio::signal::unix::{SignalKind, signal};
     let kinds = (
         signal(SignalKind::terminate()),
@@ -35,7 +35,7 @@ pub(super) async fn signal() -> &'static str {
 }
 
 #[cfg(not(unix))]
-pub(super) async fn signal() -> &'static str {
+async fn signal() -> &'static str {
     match tokio::signal::ctrl_c().await {
         Ok(()) => "Ctrl-C",
         Err(_) => std::future::pending().await,

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use super::args::UpgradeArgs;
-use super::{declare, output, pass, signals, summary};
+use super::{declare, output, pass, retire, signals, summary, verify};
 use crate::report::{Ending, Report};
 use crate::runbook::{Account, Runbook, RunbookError};
 use crate::settings::Settings;
@@ -29,6 +29,7 @@ pub(super) async fn run(args: UpgradeArgs) -> ExitCode {
     };
     let mut runbook = Runbook::new(root)
         .settings(settings.clone())
+        .retire(args.retire)
         .receipt(args.receipt);
     if let Some(path) = &args.config {
         let config = match declare::read_config(path) {
@@ -77,6 +78,12 @@ fn show(args: &UpgradeArgs, account: &Account) -> ExitCode {
         }
         if !only_declared && report.outcome != Ending::Refused {
             output::print(summary::of("upgrade", report, args.run.force).trim_end());
+        }
+        if let Some(verification) = &account.verified {
+            output::print(verify::table(verification).trim_end());
+        }
+        if let Some(retired) = &account.retired {
+            output::print(retire::summary(retired).trim_end());
         }
         if let Some(receipt) = &account.receipt {
             output::print(&format!("receipt: {receipt}"));

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::args::{RunArgs, VerifyArgs};
-use super::{output, pass};
+use super::args::VerifyArgs;
+use super::{output, pass, receipt};
 use crate::error::Error;
 use crate::report::Ending;
 use crate::settings::Settings;
@@ -18,7 +18,10 @@ use crate::verify::{Finding, Verification, Verify};
 const SHOWN: usize = 20;
 
 pub(super) async fn run(args: VerifyArgs) -> ExitCode {
-    let settings = match pass::settings(&run_args(&args)) {
+    if let Some(receipt) = &args.receipt {
+        return receipt::check(&args.root, receipt, args.json).await;
+    }
+    let settings = match settings_of(&args) {
         Ok(settings) => settings,
         Err(error) => return output::usage(&error),
     };
@@ -62,22 +65,15 @@ async fn verify(args: &VerifyArgs, settings: Settings) -> Result<Verification, E
     verify.run().await
 }
 
-/// The same options as those of a run that writes nothing.
-fn run_args(args: &VerifyArgs) -> RunArgs {
-    RunArgs {
-        root: args.root.clone(),
-        fold_law: args.fold_law,
-        force: false,
-        dry_run: true,
-        shards: Vec::new(),
-        memory_budget: args.memory_budget,
-        max_in_flight: args.max_in_flight,
-        settings: args.settings.clone(),
-        json: args.json,
-    }
+fn settings_of(args: &VerifyArgs) -> Result<Settings, String> {
+    let mut settings = pass::settings_file(args.settings.as_deref())?;
+    settings.fold_law = args.fold_law.unwrap_or(settings.fold_law);
+    pass::bound(&mut settings, args.memory_budget, args.max_in_flight);
+    Ok(settings)
 }
 
-fn table(verification: &Verification) -> String {
+/// What came of it, for people.
+pub(super) fn table(verification: &Verification) -> String {
     let mut text = String::new();
     // Writing to a String does not fail, here and below.
     let _ = writeln!(

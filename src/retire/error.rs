@@ -1,6 +1,6 @@
 //! Why nothing is retired. Each message names the cure.
 
-use crate::error::FaultKind;
+use crate::error::{Error, FaultKind};
 use crate::kernels::words::WordError;
 use crate::pyramid::DeclarationError;
 use crate::report::Ending;
@@ -61,6 +61,9 @@ pub enum RetireError {
     /// A word of the run records names no cell.
     #[error("a run record names no shard: {0}; please report this")]
     Words(#[from] WordError),
+    /// The store could not be verified.
+    #[error(transparent)]
+    Verify(#[from] Error),
     /// A request failed.
     #[error("{0}; nothing was deleted, mend that and run again")]
     Store(#[from] StoreError),
@@ -74,6 +77,7 @@ impl RetireError {
             Self::Manifest(error) => error.kind(),
             Self::Records(error) => error.kind(),
             Self::Lease(error) => error.kind(),
+            Self::Verify(error) => error.kind(),
             Self::Store(error) => error.kind(),
             Self::Words(_) => FaultKind::Bug,
             Self::Declaration(_)
@@ -85,6 +89,9 @@ impl RetireError {
 
     /// How a retirement ends that failed for this.
     pub fn ending(&self) -> Ending {
+        if let Self::Verify(error) = self {
+            return error.ending();
+        }
         let is_address = matches!(
             self,
             Self::Root(_) | Self::Records(RecordError::NotListable(_))

@@ -41,13 +41,9 @@ pub struct CleanVerify {
 
 impl CleanVerify {
     /// The proof for the store at `root`.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "only a verify makes one, and there is none yet")
-    )]
-    pub(crate) fn of(root: &Root) -> Self {
+    pub(crate) fn of(root: &str) -> Self {
         Self {
-            root: root.url().to_owned(),
+            root: root.to_owned(),
         }
     }
 }

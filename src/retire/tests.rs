@@ -22,7 +22,7 @@ const NEVER_ENDS: Duration = Duration::from_secs(3600);
 
 fn retire(store: &FaultStore) -> Retire {
     let root = Root::new(Arc::new(store.clone()), "memory://scripted");
-    let verified = CleanVerify::of(&root);
+    let verified = CleanVerify::of(root.url());
     Retire::new(root)
         .settings(settings(""))
         .delete(true)
@@ -427,7 +427,7 @@ async fn nothing_goes_without_a_clean_verify_of_this_store() {
     let (_, tree, _) = plain();
     let store = scripted(&tree, []).await;
     let other = Root::new(Arc::new(store.clone()), "memory://other");
-    for verified in [None, Some(CleanVerify::of(&other))] {
+    for verified in [None, Some(CleanVerify::of(other.url()))] {
         let run = Retire {
             verified,
             ..retire(&store)

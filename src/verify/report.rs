@@ -6,6 +6,7 @@ use super::finding::{Collected, Finding};
 use crate::error::LeafFault;
 use crate::kernels::plan::FoldLaw;
 use crate::report::Ending;
+use crate::retire::CleanVerify;
 use crate::store::Tally;
 
 /// What a verification came to.
@@ -73,6 +74,12 @@ impl Verification {
     /// Whether the whole store was looked at and nothing was found; warnings are nothing.
     pub fn is_clean(&self) -> bool {
         self.n_findings == 0 && self.error.is_none()
+    }
+
+    /// The proof that a retirement asks for; `None` unless the store is clean and holds
+    /// leaves.
+    pub fn proof(&self) -> Option<CleanVerify> {
+        (self.is_clean() && self.leaves > 0).then(|| CleanVerify::of(&self.root))
     }
 
     pub(super) fn take(&mut self, collected: Collected) {
