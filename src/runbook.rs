@@ -212,11 +212,16 @@ impl Runbook {
         let started = Instant::now();
         let verify = Verify::new(self.root.clone()).settings(self.settings.clone());
         let verification = tokio::select! {
-            verification = verify.run() => verification?,
+            verification = verify.run() => verification,
             by = self.stopped() => {
-                account.end(Ending::Interrupted, Some(format!("stopped by {by}; run again to verify")));
-                account.push("verify", Ending::Interrupted, started);
-                return Ok(());
+                let error = format!("stopped by {by}; run again to verify");
+                return account.fail("verify", Ending::Interrupted, error, started);
+            }
+        };
+        let verification = match verification {
+            Ok(verification) => verification,
+            Err(error) => {
+                return account.fail("verify", error.ending(), error.to_string(), started);
             }
         };
         account.push("verify", verification.outcome, started);
