@@ -109,7 +109,7 @@ fn it_lists_what_was_written_and_that_no_leaf_was() {
             .iter()
             .map(|step| &step["step"])
             .collect();
-        assert_eq!(steps, ["declare", "columns", "ladder"]);
+        assert_eq!(steps, ["declare", "columns", "ladder", "verify"]);
         assert_eq!(
             document["ladder"].as_array().unwrap().len(),
             upgraded.run.number("/ladder/counts/written") as usize

@@ -1,5 +1,5 @@
-//! `retire` as an operator runs it: what it lists, what it refuses, and that it deletes
-//! nothing before a verify.
+//! `retire` as an operator runs it: what it lists, what it refuses, and what it deletes
+//! after a clean verify.
 
 #![cfg(test)]
 
@@ -147,14 +147,35 @@ fn what_is_kept_is_counted_and_named_with_the_reason() {
 }
 
 #[test]
-fn yes_is_refused_before_a_verify() {
+fn yes_deletes_what_was_listed_once_the_store_is_verified() {
     let (store, ..) = left_behind();
+    let output = Zagg::new("retire")
+        .arg(store.root())
+        .args(&["--json", "--yes"])
+        .run()
+        .expect_code(0);
+    assert_eq!(output.number("/deleted/artifacts"), 3);
+    let left = differences(&upgraded("windowed"), &store.tree());
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(
+        retire(&store, &["--json"], 0).text("/outcome"),
+        "nothing-to-do"
+    );
+}
+
+#[test]
+fn yes_is_refused_while_verify_finds_anything() {
+    let (store, tree, _) = left_behind();
+    let chunk = "1/1/2/1/3/2019.pyramid.zarr/5/count/c/0";
+    let mut bytes = tree[chunk].clone();
+    bytes[0] ^= 1;
+    store.write(chunk, bytes);
     let output = retire(&store, &["--json", "--yes"], 3);
     assert!(output.text("/error").contains("verify first"));
     assert!(
-        retire(&store, &["--yes"], 3)
-            .stderr
-            .contains("zagg-stream verify")
+        output.stderr.contains("2019.pyramid.zarr"),
+        "{}",
+        output.stderr
     );
 }
 
