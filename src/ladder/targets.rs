@@ -144,3 +144,6 @@ fn node_targets(
     }
     Ok(targets)
 }
+
+#[cfg(test)]
+mod tests;
