@@ -1,5 +1,6 @@
 //! Builds one artifact of the ladder: reads the columns of its children, folds, writes.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -97,6 +98,14 @@ impl Sources {
             .flat_map(|child| &child.groups)
             .flatten()
     }
+
+    /// Leaves out what is not of these columns.
+    fn keep(&mut self, paths: &BTreeSet<String>) {
+        for group in self.children.iter_mut().flat_map(|child| &mut child.groups) {
+            let of_a_path = |group: &mut Arc<OpenGroup>| paths.contains(&group.artifact);
+            *group = group.take_if(of_a_path);
+        }
+    }
 }
 
 impl Contents {
@@ -124,6 +133,9 @@ impl Builder {
             sources.push(self.open(children, self.source_order(group)).await?);
         }
         let folded = folded_columns(children, &sources);
+        // A column that one group cannot be read of is folded into none.
+        let paths = folded.iter().map(|column| column.artifact.path()).collect();
+        sources.iter_mut().for_each(|source| source.keep(&paths));
         let first = sources.iter().find_map(|source| source.groups().next());
         let Some(attributes) = first.map(|group| group.attributes.clone()) else {
             return Ok(Built::Empty);
