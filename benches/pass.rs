@@ -1,4 +1,5 @@
-//! The whole column pass over demo stores, and where its time goes.
+//! The whole column pass over demo stores, and where its time goes; and the ladder above
+//! a store of many small leaves.
 //!
 //! `cargo bench --bench pass` makes the stores it needs. With `ZAGG_BENCH_STORE=PATH` it
 //! measures a copy of that store instead, which must declare `/2`.
@@ -8,20 +9,45 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use zagg_stream::demo::{self, DemoConfig, FieldSet};
-use zagg_stream::{Report, Root, Settings, Steps, Upgrade};
+use zagg_stream::{Ending, Report, Root, Settings, Steps, Upgrade};
 
 /// Passes over a store, of which the fastest counts.
 const PASSES: usize = 7;
+
+/// Leaves of the store whose ladder is built: enough that every level has nodes of
+/// several children.
+const LADDER_LEAVES: u32 = 192;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let dir = tempfile::tempdir()?;
     let mut out = std::io::stdout().lock();
     for (name, store) in stores(dir.path())? {
-        let report = runtime.block_on(fastest_pass(&store))?;
+        let report = runtime.block_on(fastest_pass(&store, Steps::Columns))?;
         write!(out, "{name}\n{}", figures(&report))?;
     }
+    let (name, store) = ladder_store(dir.path())?;
+    let report = runtime.block_on(fastest_pass(&store, Steps::All))?;
+    write!(out, "{name}\n{}", ladder_figures(&report)?)?;
     Ok(())
+}
+
+/// The store whose ladder is built: the one that was given, or many leaves.
+fn ladder_store(dir: &Path) -> Result<(String, PathBuf), Box<dyn Error>> {
+    let given = dir.join("store");
+    if given.exists() {
+        return Ok(("the same, with its ladder".to_owned(), given));
+    }
+    let config = DemoConfig {
+        leaves: LADDER_LEAVES,
+        cell_order: 8,
+        centroids: 20,
+        ..DemoConfig::default()
+    };
+    let store = dir.join("ladder");
+    demo::write(&config, &store)?;
+    let name = format!("plain, {LADDER_LEAVES} leaves of 256 cells, with their ladder");
+    Ok((name, store))
 }
 
 fn stores(dir: &Path) -> Result<Vec<(String, PathBuf)>, Box<dyn Error>> {
@@ -69,7 +95,7 @@ fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-async fn fastest_pass(store: &Path) -> Result<Report, Box<dyn Error>> {
+async fn fastest_pass(store: &Path, steps: Steps) -> Result<Report, Box<dyn Error>> {
     let mut fastest: Option<Report> = None;
     for _ in 0..PASSES {
         let mut settings = Settings::default();
@@ -77,12 +103,12 @@ async fn fastest_pass(store: &Path) -> Result<Report, Box<dyn Error>> {
         let root = Root::open(&store.to_string_lossy())?;
         let handle = Upgrade::new(root)
             .settings(settings)
-            .steps(Steps::Columns)
+            .steps(steps)
             .start()
             .await?;
         let report = handle.join().await?;
-        if report.counts.failed > 0 {
-            return Err(format!("leaves failed: {:?}", report.failed_leaves).into());
+        if report.outcome != Ending::Done {
+            return Err(format!("the pass ended early: {report:?}").into());
         }
         if fastest
             .as_ref()
@@ -116,4 +142,16 @@ fn figures(report: &Report) -> String {
         report.bytes.read as f64 / report.seconds / 1e6,
         shares.join(", "),
     )
+}
+
+fn ladder_figures(report: &Report) -> Result<String, Box<dyn Error>> {
+    let ladder = report.ladder.as_ref().ok_or("no ladder was built")?;
+    Ok(format!(
+        "  {} artifacts in {:.1} ms: {:.1} artifacts/s, {:.0} % of a run that also wrote {} columns\n",
+        ladder.counts.written,
+        ladder.seconds * 1e3,
+        ladder.counts.written as f64 / ladder.seconds,
+        100.0 * ladder.seconds / report.seconds,
+        report.counts.written,
+    ))
 }

@@ -6,24 +6,34 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use common::binary::Zagg;
-use common::cases::{Case, Law};
+use common::cases::{Case, Expected, Law};
 use common::child::{Child, Task, work};
-use common::compare::{assert_expected, compare};
+use common::compare::{SWEEP_RECORD, assert_expected, compare, compare_all};
+use common::library::{settings, start_steps};
 use common::stores::TestStore;
 use common::times::iso_ago;
+use object_store::local::LocalFileSystem;
 use serde_json::{Value, json};
+use zagg_stream::{Report, Steps};
 
 const CHILD: &str = "a_child_of_these_tests_stops_at_its_nth_write";
 const LEASE: &str = "sweep.lease.json";
 
 /// Walks at once; a point of a walk waits more than it works.
 const WALKERS: usize = 4;
+
+/// A walk that stops at every write.
+const EVERY_WRITE: u64 = 1;
+
+/// A walk over a store of many artifacts that look alike; prime, so that it stops at all
+/// kinds of their objects.
+const SOME_WRITES: u64 = 23;
 
 /// Writes begun before the nth are on other threads and take no longer than this.
 const OTHERS_LAND: Duration = Duration::from_millis(20);
@@ -66,20 +76,35 @@ fn backfill(store: &TestStore) -> Zagg {
     Zagg::backfill(&store.root())
 }
 
-/// What sets a store apart for good whose pass was killed between the stamp of a column
-/// and its sidecar: the column is complete, and the sidecar is only a cache.
-fn without_sidecar(case: &Case, store: &TestStore) -> Vec<String> {
-    let stamped = |column: &String| {
-        let root = format!("{column}/zarr.json");
+/// An upgrade of a store on disk, in this process.
+fn upgrade(store: &TestStore) -> Report {
+    let disk = LocalFileSystem::new_with_prefix(store.root()).unwrap();
+    let upgraded = async {
+        let handle = start_steps(Arc::new(disk), settings(""), Steps::All).await;
+        handle.join().await.unwrap()
+    };
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(upgraded)
+}
+
+/// What sets a store apart for good whose pass was killed between the stamp of an
+/// artifact and its sidecar: the artifact is complete, and the sidecar is only a cache.
+fn without_sidecar(expected: &Expected, store: &TestStore) -> Vec<String> {
+    let stamped = |artifact: &&str| {
+        let root = format!("{artifact}.zarr/zarr.json");
         store.has(&root) && {
             let root: Value = serde_json::from_slice(&store.read(&root)).unwrap();
             root["attributes"]["morton_hive_commit"].is_object()
         }
     };
-    case.columns(Law::Boundary)
-        .into_iter()
+    expected
+        .columns
+        .keys()
+        .filter_map(|key| key.strip_suffix(".zarr/zarr.json"))
         .filter(stamped)
-        .map(|column| column.replace(".zarr", ".stats.json"))
+        .map(|artifact| format!("{artifact}.stats.json"))
         .filter(|sidecar| !store.has(sidecar))
         .map(|sidecar| format!("missing: {sidecar}"))
         .collect()
@@ -106,28 +131,27 @@ struct Walk {
     claims: AtomicU64,
 }
 
-/// Kills a pass after every one of its writes, from the first until it ends by itself,
-/// each on a store that `store` makes anew.
-fn walk(case: &Case, task: &Task, store: impl Fn() -> TestStore + Sync) -> Walk {
-    let walk = Walk::default();
-    let next = AtomicU64::new(1);
+/// Kills a pass after its first write and every `stride` further ones until it ends by
+/// itself. `survives` is one point of the walk; `false` when the pass does not make so
+/// many writes.
+fn walk(stride: u64, task: &Task, survives: impl Fn(&Task) -> bool + Sync) {
+    let next = AtomicU64::new(0);
     thread::scope(|scope| {
         for _ in 0..WALKERS {
             scope.spawn(|| {
                 loop {
-                    let nth = next.fetch_add(1, Ordering::SeqCst);
+                    let nth = 1 + stride * next.fetch_add(1, Ordering::SeqCst);
                     let task = Task {
                         nth,
                         ..task.clone()
                     };
-                    if !survives(case, &task, &store(), &walk) {
+                    if !survives(&task) {
                         break;
                     }
                 }
             });
         }
     });
-    walk
 }
 
 /// One point of a walk; `false` when the pass does not make so many writes.
@@ -147,7 +171,8 @@ fn survives(case: &Case, task: &Task, store: &TestStore, walk: &Walk) -> bool {
     } else {
         assert_eq!(key, LEASE, "only the release itself leaves no lease");
     }
-    let mut left = without_sidecar(case, store);
+    let expected = case.expected(Law::Boundary);
+    let mut left = without_sidecar(&expected, store);
     let run = backfill(store).run().expect_code(0);
     let (written, current) = (run.number("/counts/written"), run.number("/counts/current"));
     assert_eq!(
@@ -162,7 +187,6 @@ fn survives(case: &Case, task: &Task, store: &TestStore, walk: &Walk) -> bool {
         walk.claims.fetch_add(u64::from(claims), Ordering::SeqCst);
     }
     // Says that no input object changed, and that no lease is left, too.
-    let expected = case.expected(Law::Boundary);
     let mut tree = store.tree();
     tree.retain(|key, _| !is_staged(key));
     assert_eq!(compare(&expected, &tree), left, "killed after {key}");
@@ -178,14 +202,17 @@ fn a_first_pass_killed_after_any_write_is_finished_by_the_next() {
         settings: "max_in_flight = 1".to_owned(),
         ..Task::default()
     };
-    let walk = walk(&case, &task, || case.declared_store(Law::Boundary));
-    let keys = walk.keys.into_inner().unwrap();
+    let made = Walk::default();
+    walk(EVERY_WRITE, &task, |task| {
+        survives(&case, task, &case.declared_store(Law::Boundary), &made)
+    });
+    let keys = made.keys.into_inner().unwrap();
     // The walk stopped at every object a pass writes, and at nothing else.
     let columns = case.expected(Law::Boundary).columns;
     let mut written: BTreeSet<String> = columns.into_keys().collect();
     written.insert(LEASE.to_owned());
     assert_eq!(keys, written);
-    assert!(walk.claims.into_inner() > 5);
+    assert!(made.claims.into_inner() > 5);
 }
 
 #[test]
@@ -202,8 +229,11 @@ fn a_pass_over_written_columns_killed_after_any_write_is_finished_by_the_next() 
         shard: shard.to_owned(),
         ..Task::default()
     };
-    let walk = walk(&case, &task, || TestStore::of(&written));
-    let keys = walk.keys.into_inner().unwrap();
+    let made = Walk::default();
+    walk(EVERY_WRITE, &task, |task| {
+        survives(&case, task, &TestStore::of(&written), &made)
+    });
+    let keys = made.keys.into_inner().unwrap();
     let node = column.trim_end_matches("all.pyramid.zarr");
     let mut due: BTreeSet<String> = written
         .into_keys()
@@ -242,4 +272,58 @@ fn the_lease_of_a_killed_pass_is_all_that_stops_the_next_one() {
         u64::try_from(case.leaves().len()).unwrap()
     );
     assert_expected(&case.expected(Law::Boundary), &store.root());
+}
+
+/// One point of a walk over a whole upgrade; `false` when it does not make so many
+/// writes.
+fn upgrade_survives(case: &Case, task: &Task, keys: &Mutex<BTreeSet<String>>) -> bool {
+    let store = case.declared_store(Law::Boundary);
+    let Some(key) = kill_after(&store, task) else {
+        return false;
+    };
+    // What `lease release` does, at which another walk looks.
+    if store.has(LEASE) {
+        store.remove(LEASE);
+    } else {
+        assert_eq!(key, LEASE, "only the release itself leaves no lease");
+    }
+    let expected = case.upgraded(Law::Boundary);
+    let left = without_sidecar(&expected, &store);
+    let report = upgrade(&store);
+    assert!(report.ladder.is_some_and(|ladder| ladder.finished));
+    let mut tree = store.tree();
+    tree.retain(|key, _| !is_staged(key));
+    assert_eq!(compare_all(&expected, &tree), left, "killed after {key}");
+    keys.lock().unwrap().insert(key);
+    true
+}
+
+#[test]
+fn an_upgrade_killed_after_any_write_is_finished_by_the_next() {
+    let task = Task {
+        settings: "max_in_flight = 1".to_owned(),
+        ladder: true,
+        ..Task::default()
+    };
+    for (name, stride) in [("flux", EVERY_WRITE), ("windowed_all", SOME_WRITES)] {
+        let case = Case::load(name);
+        let keys = Mutex::default();
+        walk(stride, &task, |task| upgrade_survives(&case, task, &keys));
+        let keys = keys.into_inner().unwrap();
+        let (records, mut keys): (BTreeSet<_>, BTreeSet<_>) = keys
+            .into_iter()
+            .partition(|key| key.starts_with(SWEEP_RECORD));
+        let mut written: BTreeSet<String> =
+            case.upgraded(Law::Boundary).columns.into_keys().collect();
+        written.insert(LEASE.to_owned());
+        if stride == EVERY_WRITE {
+            assert_eq!(keys, written, "{name}");
+            assert!(!records.is_empty());
+        } else {
+            // At leaf columns, overviews of a window and of all of them.
+            assert!(keys.len() > 10);
+            keys.retain(|key| !written.contains(key));
+            assert_eq!(keys, BTreeSet::new(), "{name}");
+        }
+    }
 }

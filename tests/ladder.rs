@@ -15,6 +15,9 @@ use common::ladder::{
 use common::stores::differences;
 use serde_json::{Value, json};
 
+/// A change of a JSON document.
+type Edit<'a> = &'a dyn Fn(&mut Value);
+
 /// Widths beside the default of 3.
 const WIDTHS: [&str; 3] = ["1", "2", "7"];
 
@@ -102,7 +105,7 @@ fn a_comparison_of_upgraded_stores_sees_what_it_must() {
     let ladder = Ladder::upgraded("plain");
     let (expected, golden) = (ladder.expected(), ladder.tree());
     let overview = "1/all.zarr/zarr.json";
-    let edits: [(&str, &dyn Fn(&mut Value)); 4] = [
+    let edits: [(&str, Edit); 4] = [
         (overview, &|root| {
             root["attributes"]["zagg_overview"]["source_children"]["folded"] = json!(9);
         }),

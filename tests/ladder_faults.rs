@@ -30,6 +30,9 @@ const STAGE: &str = "1/1/2/1/all.pyramid.zarr";
 /// What reads the stage column, in the next batch.
 const NEXT: [&str; 3] = ["1/1/2/all.zarr", "1/1/all.zarr", "1/all.zarr"];
 
+/// A change of a JSON document.
+type Edit = fn(&mut Value);
+
 /// One artifact after the other, so that a script knows who asks.
 const ONE: &str = "max_in_flight = 1";
 
@@ -334,7 +337,7 @@ async fn a_store_that_asks_for_fewer_requests_gets_its_whole_pyramid() {
 
 #[tokio::test]
 async fn a_manifest_that_is_rewritten_meanwhile_is_kept_or_the_sweep_says_so() {
-    let edits: [(&str, fn(&mut Value)); 2] = [
+    let edits: [(&str, Edit); 2] = [
         ("was re-declared", |manifest| {
             manifest["pyramid"]["overview"]["fields"]["h_tdigest"]["delta"] = json!(4);
         }),

@@ -290,4 +290,4 @@ fn no_cells(fields: &[Field]) -> Vec<FieldCells> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -287,3 +287,6 @@ fn lap(clock: &mut Instant) -> f64 {
     *clock = now;
     seconds
 }
+
+#[cfg(test)]
+mod tests;

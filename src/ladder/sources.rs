@@ -1,6 +1,7 @@
 //! The columns an artifact of the ladder folds from, opened, read and folded: the same for
 //! who writes the artifact and for who verifies it.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -60,6 +61,14 @@ impl Sources {
             .flat_map(|child| &child.groups)
             .flatten()
     }
+
+    /// Leaves out what is not of these columns.
+    fn keep(&mut self, paths: &BTreeSet<String>) {
+        for group in self.children.iter_mut().flat_map(|child| &mut child.groups) {
+            let of_a_path = |group: &mut Arc<OpenGroup>| paths.contains(&group.artifact);
+            *group = group.take_if(of_a_path);
+        }
+    }
 }
 
 /// How one artifact is folded.
@@ -93,6 +102,10 @@ impl TargetFold {
         for group in self.groups() {
             sources.push(self.open(children, self.source_order(group)).await?);
         }
+        // A column that one group cannot be read of is folded into none.
+        let folded = folded_columns(children, &sources);
+        let paths = folded.iter().map(|column| column.artifact.path()).collect();
+        sources.iter_mut().for_each(|source| source.keep(&paths));
         Ok(sources)
     }
 

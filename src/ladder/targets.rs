@@ -156,3 +156,6 @@ fn node_targets(
     }
     Ok(targets)
 }
+
+#[cfg(test)]
+mod tests;

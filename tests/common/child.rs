@@ -18,6 +18,7 @@ const NTH: &str = "FAULT_CHILD_NTH";
 const SETTINGS: &str = "FAULT_CHILD_SETTINGS";
 const SHARD: &str = "FAULT_CHILD_SHARD";
 const FORCE: &str = "FAULT_CHILD_FORCE";
+const LADDER: &str = "FAULT_CHILD_LADDER";
 
 /// Begins what the child says once its write has landed.
 const PARKED: &str = "write landed:";
@@ -39,6 +40,8 @@ pub(crate) struct Task {
     pub(crate) shard: String,
     /// Whether it writes columns that are current.
     pub(crate) force: bool,
+    /// Whether it builds the ladder, too.
+    pub(crate) ladder: bool,
 }
 
 /// A child under way; killed when dropped.
@@ -58,6 +61,7 @@ impl Child {
             .env(SETTINGS, &task.settings)
             .env(SHARD, &task.shard)
             .env(FORCE, if task.force { "1" } else { "" })
+            .env(LADDER, if task.ladder { "1" } else { "" })
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -122,10 +126,14 @@ pub(crate) async fn work() {
         .filter(|shard| !shard.is_empty())
         .into_iter()
         .collect();
+    let steps = match task(LADDER).is_empty() {
+        true => Steps::Columns,
+        false => Steps::All,
+    };
     let root = Root::new(Arc::new(store), "memory://parked");
     let pass = Upgrade::new(root)
         .settings(settings)
-        .steps(Steps::Columns)
+        .steps(steps)
         .start()
         .await
         .unwrap();

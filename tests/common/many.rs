@@ -75,7 +75,7 @@ fn shard_id(nth: usize, order: usize) -> String {
 }
 
 /// A run record of shards that all succeeded.
-fn record(words: &[u64]) -> Vec<u8> {
+pub(crate) fn record(words: &[u64]) -> Vec<u8> {
     let schema = "message schema { optional int64 shard_key (UINT_64); }";
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let mut bytes = Vec::new();

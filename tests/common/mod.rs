@@ -5,6 +5,7 @@
     reason = "every test crate compiles all of this and uses a part of it"
 )]
 
+pub(crate) mod array;
 pub(crate) mod binary;
 pub(crate) mod cases;
 pub(crate) mod child;

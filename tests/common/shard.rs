@@ -106,7 +106,8 @@ pub(crate) fn ragged_chunk(cells: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-fn ragged_cells(chunk: &[u8]) -> Vec<Vec<u8>> {
+/// The cells of a vlen-bytes chunk.
+pub(crate) fn ragged_cells(chunk: &[u8]) -> Vec<Vec<u8>> {
     let number = |at: usize| u32::from_le_bytes(chunk[at..at + 4].try_into().unwrap());
     let mut at = 4;
     let mut cell = || {

@@ -1,7 +1,7 @@
 //! A level folded in pieces, compared with the flat folds of all its cells at once.
 
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::kernels::tdigest::{DigestCell, fold_flat};
@@ -11,23 +11,28 @@ use crate::kernels::words::toc;
 /// One source cell of every field of [`fields`]: total, least, and per digest row a mean, a
 /// weight, a location and a time; and the packed word.
 #[derive(Debug, Clone)]
-struct Source {
+pub(crate) struct Source {
     total: f32,
     least: i16,
     rows: Vec<(f32, f32, u64, u64)>,
     packed: u64,
 }
 
-fn fields() -> Vec<Field> {
-    let declared = json!({
+/// Fields of every class, as a manifest declares them.
+pub(crate) fn declared() -> Value {
+    json!({
         "total": {"class": "exact", "method": "sum", "dtype": "float32", "fill_value": "NaN"},
         "packed": {"class": "packed", "of": "plain"},
         "least": {"class": "exact", "method": "min", "dtype": "int16", "fill_value": -1},
         "plain": {"class": "approximate", "delta": 4},
         "both": {"class": "approximate", "delta": 7, "location": "leaf_id", "temporal": "shot"},
-    });
+    })
+}
+
+/// The same.
+pub(crate) fn fields() -> Vec<Field> {
     let parse = |(name, value): (&String, &_)| Field::parse(name, value).unwrap().unwrap();
-    declared.as_object().unwrap().iter().map(parse).collect()
+    declared().as_object().unwrap().iter().map(parse).collect()
 }
 
 fn digests(sources: &[Source], channels: Channels) -> FieldCells {
@@ -49,7 +54,7 @@ fn digests(sources: &[Source], channels: Channels) -> FieldCells {
 }
 
 /// The cells of every field of [`fields`].
-fn cells(sources: &[Source]) -> Vec<FieldCells> {
+pub(crate) fn cells(sources: &[Source]) -> Vec<FieldCells> {
     let bytes =
         |of: fn(&Source) -> Vec<u8>| FieldCells::Dense(sources.iter().flat_map(of).collect());
     let both = Channels {
@@ -65,8 +70,8 @@ fn cells(sources: &[Source]) -> Vec<FieldCells> {
     ]
 }
 
-/// All cells at once.
-fn folded(sources: &[Source], per_target: usize) -> Vec<FieldCells> {
+/// All cells at once, every `per_target` of them into one.
+pub(crate) fn folded(sources: &[Source], per_target: usize) -> Vec<FieldCells> {
     let cells = cells(sources);
     let weights: Vec<f64> = sources
         .iter()
@@ -86,7 +91,8 @@ fn folded(sources: &[Source], per_target: usize) -> Vec<FieldCells> {
     fields().iter().zip(&cells).map(fold).collect()
 }
 
-fn any_source() -> impl Strategy<Value = Source> {
+/// A source cell, often empty.
+pub(crate) fn any_source() -> impl Strategy<Value = Source> {
     // Whole weights, of which a sum is the same in any order.
     let row = (-50.0..50.0_f32, 1..5_u8, 0..4_u64.pow(5), 0..1_u64 << 50).prop_map(
         |(mean, weight, nested, time)| {
@@ -155,7 +161,8 @@ proptest! {
     }
 }
 
-fn empty_source() -> Source {
+/// A source cell of fill.
+pub(crate) fn empty_source() -> Source {
     Source {
         total: f32::NAN,
         least: -1,
