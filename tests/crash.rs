@@ -14,7 +14,7 @@ use std::time::Duration;
 use common::binary::Zagg;
 use common::cases::{Case, Expected, Law};
 use common::child::{Child, Task, work};
-use common::compare::{SWEEP_RECORD, assert_expected, compare, compare_all};
+use common::compare::{assert_expected, compare, compare_all, is_record};
 use common::library::{settings, start_steps};
 use common::stores::TestStore;
 use common::times::iso_ago;
@@ -310,9 +310,8 @@ fn an_upgrade_killed_after_any_write_is_finished_by_the_next() {
         let keys = Mutex::default();
         walk(stride, &task, |task| upgrade_survives(&case, task, &keys));
         let keys = keys.into_inner().unwrap();
-        let (records, mut keys): (BTreeSet<_>, BTreeSet<_>) = keys
-            .into_iter()
-            .partition(|key| key.starts_with(SWEEP_RECORD));
+        let (records, mut keys): (BTreeSet<_>, BTreeSet<_>) =
+            keys.into_iter().partition(|key| is_record(key));
         let mut written: BTreeSet<String> =
             case.upgraded(Law::Boundary).columns.into_keys().collect();
         written.insert(LEASE.to_owned());

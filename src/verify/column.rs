@@ -1,5 +1,7 @@
 //! Verifies the column of one leaf, however the leaf was found.
 
+use std::sync::atomic::Ordering;
+
 use serde_json::{Map, Value, json};
 
 use super::contents::{Contents, Tallies};
@@ -84,24 +86,10 @@ pub(super) async fn stands(
             let what = "records another declaration than the manifest's";
             let due = template.column_record(&leaf.id, leaf.window_label(), "");
             let (due, got) = first_difference(&due, record);
-            return unsound(
-                subject
-                    .finding(Check::DeclarationDrift, what)
-                    .differs(due, got),
-            );
+            let finding = subject.finding(Check::DeclarationDrift, what);
+            return unsound(finding.differs(due, got));
         }
-        Some(Reason::Stale) => {
-            let finding = subject.finding(Check::Stale, "was written before its leaf");
-            let at = |stamp: &Stamp| stamp.get("written_at").cloned();
-            return unsound(finding.differs(at(&leaf_stamp), at(&stamp)));
-        }
-        Some(Reason::GranuleDrift) => {
-            let what = "was made when its leaf held another number of granules";
-            let finding = subject.finding(Check::Stamp, what);
-            let granules = |stamp: &Stamp| stamp.granule_count().cloned();
-            return unsound(finding.differs(granules(&leaf_stamp), granules(&stamp)));
-        }
-        Some(_) => return Ok(Stands::Unsound),
+        Some(reason) => return unsound(drifted(&subject, reason, &leaf_stamp, &stamp)),
     }
     if template.stamps_hashes() && stamp.get("content_hashes").is_none() {
         return Ok(Stands::Unhashed);
@@ -111,6 +99,21 @@ pub(super) async fn stands(
         leaf_stamp,
         stamp,
     })))
+}
+
+/// What sets the stamp of a column apart from that of its leaf, which goes by the gate's
+/// reason.
+fn drifted(subject: &Subject, reason: Reason, leaf: &Stamp, column: &Stamp) -> Finding {
+    let (check, key, what) = match reason {
+        Reason::GranuleDrift => (
+            Check::GranuleDrift,
+            "granule_count",
+            "was made when its leaf held another number of granules",
+        ),
+        _ => (Check::Stale, "written_at", "was written before its leaf"),
+    };
+    let finding = subject.finding(check, what);
+    finding.differs(leaf.get(key).cloned(), column.get(key).cloned())
 }
 
 /// Looks into a column: its structure, its cells, and with `refold` the fold of its leaf.
@@ -155,23 +158,34 @@ pub(super) async fn check(
     }
     check_groups(verifier, &subject, &contents)?;
     if refold {
-        verifier
-            .done
-            .refolded_columns
-            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        match leaf::fold(verifier, leaf).await {
-            Ok(folded) => {
-                for (order, tallies) in &contents.tallies {
-                    let merges = template.plan.merges_from_raw(*order);
-                    let pair = (folded.tallies.as_slice(), tallies.as_slice());
-                    verifier.conserve(&subject, "its leaf", *order, pair, merges);
-                }
-                structure::check_refold(verifier, &subject, "its leaf", folded.hashes, &contents);
-            }
-            Err(fault) => verifier.findings.add(unreadable_leaf(&subject, fault)?),
-        }
+        check_leaf(verifier, &subject, leaf, &contents).await?;
     }
     Ok(Some(contents.tallies))
+}
+
+/// Holds the groups of a column against its leaf: what that comes to, and its fold.
+async fn check_leaf(
+    verifier: &Verifier,
+    subject: &Subject,
+    leaf: &LeafRef,
+    contents: &Contents,
+) -> Result<(), LeafFault> {
+    let done = &verifier.done.refolded_columns;
+    done.fetch_add(1, Ordering::Relaxed);
+    let folded = match leaf::fold(verifier, leaf).await {
+        Ok(folded) => folded,
+        Err(fault) => {
+            verifier.findings.add(unreadable_leaf(subject, fault)?);
+            return Ok(());
+        }
+    };
+    for (order, tallies) in &contents.tallies {
+        let merges = verifier.column().plan.merges_from_raw(*order);
+        let pair = (folded.tallies.as_slice(), tallies.as_slice());
+        verifier.conserve(subject, "its leaf", *order, pair, merges);
+    }
+    structure::check_refold(verifier, subject, "its leaf", folded.hashes, contents);
+    Ok(())
 }
 
 /// Holds the groups of a column against each other: what the finest comes to, and the

@@ -65,7 +65,7 @@ impl Contents {
         };
         for (index, group) in groups.iter().enumerate() {
             let read = read_group(verifier, artifact, group).await;
-            let (mut state, open) = match read {
+            let mut state = match read {
                 Ok(read) => read,
                 Err(fault) => {
                     verifier.findings.add(subject.damage(fault)?);
@@ -94,15 +94,12 @@ impl Contents {
                     (_, hash, _) => hash,
                 };
             }
-            if verifier.column().plan.boundary == Some(group.order) && level.is_none() {
-                contents.boundary = state.resident.take();
-            }
+            contents.boundary = contents.boundary.or(state.kept.take());
             let hashes = state.hashes.into_iter();
             contents.hashes.extend(
                 hashes.map(|(name, hash)| (format!("{}/{name}", group.order), hash.finish())),
             );
             contents.tallies.insert(group.order, state.tallies);
-            drop(open);
         }
         Ok(contents)
     }
@@ -156,8 +153,9 @@ struct GroupState {
     cells_with_data: u64,
     /// The hash of an overview that was resident as a whole.
     overview_hash: Option<String>,
-    /// The cells of a group that was resident as a whole.
-    resident: Option<Vec<FieldCells>>,
+    /// Whether the cells are wanted: they are few, those of the boundary's group.
+    keeps: bool,
+    kept: Option<Vec<FieldCells>>,
     /// The first word that is not the node's, and what is due there.
     foreign_word: Option<(u64, Option<u64>)>,
 }
@@ -166,7 +164,7 @@ async fn read_group(
     verifier: &Verifier,
     artifact: &Artifact,
     group: &GroupTemplate,
-) -> Result<(GroupState, Arc<OpenGroup>), LeafFault> {
+) -> Result<GroupState, LeafFault> {
     let (run, column) = (&verifier.ladder.run, verifier.column().clone());
     let open = OpenGroup::open(
         &run.root,
@@ -202,7 +200,7 @@ async fn read_group(
             .map_err(|error| LeafError::panicked(&path, error))??;
         share.release_through(block);
     }
-    Ok((state, open))
+    Ok(state)
 }
 
 impl GroupState {
@@ -226,7 +224,8 @@ impl GroupState {
             tallies: column.declaration.fields.iter().map(Tally::none).collect(),
             cells_with_data: 0,
             overview_hash: None,
-            resident: None,
+            keeps: column.plan.boundary == Some(group.order) && order == column.plan.shard_order,
+            kept: None,
             foreign_word: None,
             column,
         })
@@ -265,7 +264,7 @@ impl GroupState {
             self.overview_hash = Some(hash.finish());
         }
         self.take_words(n_cells, words);
-        self.resident = is_whole.then_some(folded);
+        self.kept = (is_whole && self.keeps).then_some(folded);
         Ok(())
     }
 

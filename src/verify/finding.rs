@@ -30,6 +30,8 @@ pub enum Check {
     Actuals,
     /// The columns are of the fold law that was asked for.
     FoldLaw,
+    /// No other run writes to the store meanwhile.
+    Lease,
     /// Every leaf of the run records is committed.
     Uncommitted,
     /// A leaf can be read.
@@ -44,8 +46,10 @@ pub enum Check {
     Stale,
     /// Columns that could not be read, or were not there, when an artifact was made.
     SourceChildren,
+    /// A column was made when its leaf held as many granules as it does now.
+    GranuleDrift,
     /// Groups and arrays are those of the declaration.
-    Structure,
+    StructureDrift,
     /// Nothing else lies within an artifact.
     StrayObject,
     /// No other artifact stands at a node.

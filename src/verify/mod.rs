@@ -18,7 +18,7 @@ mod tally;
 mod verifier;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use tokio::sync::broadcast;
@@ -26,7 +26,7 @@ use tokio::sync::broadcast;
 pub use finding::{Check, Finding, Severity};
 pub use report::{Artifacts, Refolded, Verification};
 
-use crate::error::{Error, LeafFault};
+use crate::error::{Error, FaultKind, LeafFault};
 use crate::kernels::plan::FoldLaw;
 use crate::ladder::{Ladder, LadderWork};
 use crate::pyramid::Declaration;
@@ -34,6 +34,7 @@ use crate::report::Ending;
 use crate::run::Run;
 use crate::settings::Settings;
 use crate::store::Root;
+use crate::store::lease::{self, LEASE_KEY};
 use crate::store::manifest::Manifest;
 use crate::store::records::Records;
 use crate::store::template::ColumnTemplate;
@@ -60,6 +61,24 @@ pub struct Verify {
 enum Leaves {
     All,
     Some(u64),
+}
+
+/// The warning that another run holds the lease.
+///
+/// # Errors
+/// Failed requests.
+async fn under_way(root: &Root) -> Result<Option<Finding>, Error> {
+    match lease::refuse_if_live(root, &SystemClock::new()).await {
+        Ok(()) => Ok(None),
+        Err(error) if error.kind() == FaultKind::LeaseRefused => {
+            let what = format!("is held, so what is found may be work under way: {error}");
+            let cure = "verify again when that run has ended";
+            Ok(Some(
+                Finding::new(Check::Lease, LEASE_KEY, &what, cure).warning(),
+            ))
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl Verify {
@@ -124,6 +143,9 @@ impl Verify {
         let work = WorkSet::new(&records)?;
         let work = LadderWork::new(&work, &root).await?;
         let verifier = Verifier::new(Arc::new(ladder));
+        if let Some(finding) = under_way(&root).await? {
+            verifier.findings.add(finding);
+        }
         for finding in manifest::check(&manifest) {
             verifier.findings.add(finding);
         }
@@ -198,7 +220,7 @@ impl Verify {
         started: Instant,
     ) -> Verification {
         let (done, root) = (&verifier.done, &verifier.ladder.run.root);
-        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut verification = Verification {
             artifacts: Artifacts {
                 leaf_columns: count(&done.leaf_columns),

@@ -92,7 +92,7 @@ async fn check_group(
     let documents = group.documents(attributes.unwrap_or(&Map::new()));
     if !documents.iter().any(|(key, _)| keys.contains(key.as_str())) {
         let what = format!("has no group `{}`", group.order);
-        let finding = subject.finding(Check::Structure, &what);
+        let finding = subject.finding(Check::StructureDrift, &what);
         return Ok(vec![
             finding.key(format!("{}/{}", subject.path, group.order)),
         ]);
@@ -118,7 +118,7 @@ async fn check_group(
                     None => format!("lacks `{key}`, or it is not JSON"),
                     Some(_) => format!("has another `{key}` than its template"),
                 };
-                let finding = subject.finding(Check::Structure, &what).key(full);
+                let finding = subject.finding(Check::StructureDrift, &what).key(full);
                 let array = key.strip_suffix(METADATA).unwrap_or_default();
                 Ok::<_, StoreError>(Some(
                     finding

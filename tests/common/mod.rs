@@ -21,3 +21,4 @@ pub(crate) mod published;
 pub(crate) mod shard;
 pub(crate) mod stores;
 pub(crate) mod times;
+pub(crate) mod verified;
