@@ -10,6 +10,7 @@ use crate::error::AbortReason;
 use crate::lease::{BeatEvent, BeatThread, Pace};
 use crate::messages::{EndLease, Event, Hold};
 use crate::run::Run;
+use crate::store::examine::{Mode, examine};
 use crate::store::lease::{self, Acquired, Claim};
 use crate::store::{Held, LeaseError};
 
@@ -37,11 +38,11 @@ impl LeaseKeeper {
         }
     }
 
-    /// Starts the beats of a lease just acquired, or stops the pass.
-    fn keep(&mut self, acquired: Result<Acquired, LeaseError>) -> Option<Held> {
+    /// Starts the beats of a lease just acquired, or stops the run.
+    fn keep(&mut self, acquired: Result<Acquired, AbortReason>) -> Option<Held> {
         let Acquired { held, claimed_from } = match acquired {
             Ok(acquired) => acquired,
-            Err(error) => return self.refuse(error),
+            Err(reason) => return self.refuse(reason),
         };
         let run = self.run.clone();
         let beats = BeatThread::spawn(
@@ -60,15 +61,34 @@ impl LeaseKeeper {
                 };
                 Some(held)
             }
-            Err(error) => self.refuse(error),
+            Err(error) => self.refuse(AbortReason::LeaseRefused(Arc::new(error))),
         }
     }
 
-    fn refuse(&mut self, error: LeaseError) -> Option<Held> {
+    fn refuse(&mut self, reason: AbortReason) -> Option<Held> {
         self.state = State::Over;
-        self.run.stop(AbortReason::LeaseRefused(Arc::new(error)));
+        self.run.stop(reason);
         None
     }
+}
+
+/// Looks whether the store can do what a lease and a run rely on, before the first write
+/// that counts, and takes the lease.
+async fn acquire(run: &Run) -> Result<Acquired, AbortReason> {
+    let lease_ttl = run.settings.lease_ttl;
+    let mode = Mode::Writing {
+        run_id: &run.run_id,
+        lease_ttl,
+    };
+    let examined = examine(&run.root, &*run.clock, mode).await;
+    let examined = examined.map_err(|error| AbortReason::unfit(&error))?;
+    tracing::info!("{examined}");
+    let claim = Claim {
+        ttl_s: lease_ttl.as_secs(),
+        ..Claim::new(run.run_id.clone())
+    };
+    let acquired = lease::acquire(&run.root, &claim, run.clock.clone()).await;
+    acquired.map_err(|error| AbortReason::LeaseRefused(Arc::new(error)))
 }
 
 fn on_beat(run: &Run, event: BeatEvent) {
@@ -99,12 +119,7 @@ impl Handler<Hold> for LeaseKeeper {
             return AtomicResponse::new(Box::pin(actix::fut::ready(answer)));
         }
         let run = self.run.clone();
-        let claim = Claim {
-            ttl_s: run.settings.lease_ttl.as_secs(),
-            ..Claim::new(run.run_id.clone())
-        };
-        let acquire = async move { lease::acquire(&run.root, &claim, run.clock.clone()).await };
-        let kept = acquire
+        let kept = async move { acquire(&run).await }
             .into_actor(self)
             .map(|acquired, keeper, _| keeper.keep(acquired));
         AtomicResponse::new(Box::pin(kept))

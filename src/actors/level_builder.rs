@@ -128,7 +128,7 @@ async fn try_to_build(
             }
             done => return Ok(done),
         }
-        children = Children::read(&ladder.run.root, target).await?;
+        children = Children::read(&ladder.run.root, &ladder.template, target).await?;
         if let Some(column) = ladder.foreign(&children) {
             ladder.run.stop(AbortReason::foreign(column));
         }

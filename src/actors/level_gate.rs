@@ -99,7 +99,7 @@ async fn judge_and_pass_on(
 
 async fn judge(ladder: &Ladder, target: &Target) -> Result<(Children, Verdict), LeafFault> {
     let run = &ladder.run;
-    let children = Children::read(&run.root, target).await?;
+    let children = Children::read(&run.root, &ladder.template, target).await?;
     let Some(level) = ladder.level(target.order) else {
         return Ok((children, Verdict::Empty));
     };

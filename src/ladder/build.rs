@@ -98,8 +98,9 @@ impl Builder {
             self.write_group(&fold, &writer, index, sources, &attributes, &mut contents)
                 .await?;
         }
+        let (root, template) = (&self.ladder.run.root, &self.ladder.template);
         for column in &folded {
-            if column.has_moved(&self.ladder.run.root).await? {
+            if column.has_moved(root, template).await? {
                 return Ok(Built::Moved(column.artifact.path()));
             }
         }

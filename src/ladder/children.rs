@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::error::LeafFault;
 use crate::ladder::generation::{Generation, add_granules, union_time_range};
 use crate::ladder::targets::Target;
+use crate::ladder::template::LadderTemplate;
 use crate::store::Root;
 use crate::store::artifact::{Artifact, Tier};
 use crate::store::stamp::{ArtifactRoot, Stamp};
@@ -45,11 +46,16 @@ pub(crate) struct Sum {
 }
 
 impl Children {
-    /// Reads the root document of every column the target folds from.
+    /// Reads the root document of every column the target folds from. A column of another
+    /// declaration is none.
     ///
     /// # Errors
     /// Failed requests, and words that name no cell.
-    pub(crate) async fn read(root: &Root, target: &Target) -> Result<Self, LeafFault> {
+    pub(crate) async fn read(
+        root: &Root,
+        template: &LadderTemplate,
+        target: &Target,
+    ) -> Result<Self, LeafFault> {
         let columns = target.children.iter().flat_map(|child| {
             let windows = child.windows.iter();
             windows.map(|window| Artifact::new(Tier::Column, child.word, window.clone()))
@@ -57,7 +63,7 @@ impl Children {
         let columns: Vec<Artifact> = columns.collect::<Result<_, _>>()?;
         let reads: Vec<_> = columns
             .into_iter()
-            .map(|artifact| ChildColumn::read(root, artifact))
+            .map(|artifact| ChildColumn::read(root, template, artifact))
             .collect();
         let found: Vec<Option<ChildColumn>> = stream::iter(reads)
             .buffered(ROOTS_AT_ONCE)
@@ -82,11 +88,17 @@ impl Children {
 }
 
 impl ChildColumn {
-    /// Reads the root document of a column; `None` when it is absent or unstamped.
-    async fn read(root: &Root, artifact: Artifact) -> Result<Option<Self>, LeafFault> {
+    /// Reads the root document of a column; `None` when it is absent, unstamped, or of
+    /// another declaration.
+    async fn read(
+        root: &Root,
+        template: &LadderTemplate,
+        artifact: Artifact,
+    ) -> Result<Option<Self>, LeafFault> {
         let document = ArtifactRoot::read(root, &artifact).await?;
         let stamped = document.as_ref().and_then(ArtifactRoot::stamped);
-        Ok(stamped.map(|(record, stamp)| {
+        let declared = stamped.filter(|(record, _)| template.declares(&artifact, record));
+        Ok(declared.map(|(record, stamp)| {
             let recorded = record.get("generation").and_then(Generation::parse);
             let mut generation =
                 recorded.unwrap_or_else(|| Generation::of_leaf_column(stamp.written_at()));
@@ -105,8 +117,12 @@ impl ChildColumn {
     ///
     /// # Errors
     /// Failed requests.
-    pub(crate) async fn has_moved(&self, root: &Root) -> Result<bool, LeafFault> {
-        let now = Self::read(root, self.artifact.clone()).await?;
+    pub(crate) async fn has_moved(
+        &self,
+        root: &Root,
+        template: &LadderTemplate,
+    ) -> Result<bool, LeafFault> {
+        let now = Self::read(root, template, self.artifact.clone()).await?;
         Ok(now.is_none_or(|now| now.stamp != self.stamp))
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::kernels::plan::{FoldLaw, cells_between};
+use crate::kernels::words::morton;
 use crate::ladder::generation::{Generation, SourceChildren};
 use crate::pyramid::{DeclarationError, FieldClass, LadderPlan, Level, Regime};
 use crate::store::array::{Cut, EncodeError};
@@ -187,6 +188,19 @@ impl LadderTemplate {
         declared
             .into_iter()
             .find(|(key, value)| record.get(key) != Some(value))
+    }
+
+    /// Whether the record of a column below the ladder is of this declaration.
+    pub(crate) fn declares(&self, column: &Artifact, record: &Value) -> bool {
+        let level = morton::order(column.word)
+            .ok()
+            .and_then(|order| self.plan.level(order));
+        match level {
+            Some(level) => self
+                .origin_of(level, column, Regime::Gather, record)
+                .is_some(),
+            None => self.column.matches_record(record),
+        }
     }
 
     /// Whether a record is of this declaration, and where it says its cells came from.

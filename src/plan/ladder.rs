@@ -246,7 +246,7 @@ impl<'a> LadderPlanner<'a> {
             return Ok(Verdict::Due(Reason::Stale));
         }
         let root = &self.ladder.run.root;
-        let children = Children::read(root, target).await?;
+        let children = Children::read(root, &self.ladder.template, target).await?;
         gate::judge(root, &self.ladder.template, level, target, &children).await
     }
 

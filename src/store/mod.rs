@@ -5,7 +5,6 @@ pub(crate) mod array;
 pub(crate) mod artifact;
 pub(crate) mod column;
 pub(crate) mod content;
-#[cfg_attr(not(test), expect(dead_code, reason = "no command begins with it yet"))]
 pub(crate) mod examine;
 pub(crate) mod group;
 pub(crate) mod hash;

@@ -48,7 +48,7 @@ pub(super) async fn check(
     target: &Arc<Target>,
 ) -> Result<(), LeafFault> {
     let root = &verifier.ladder.run.root;
-    let children = Children::read(root, target).await?;
+    let children = Children::read(root, &verifier.ladder.template, target).await?;
     if children.columns.is_empty() {
         return Ok(());
     }
