@@ -12,7 +12,6 @@ use crate::ladder::children::ChildColumn;
 use crate::pyramid::DeclarationError;
 use crate::report::Ending;
 use crate::store::array::EncodeError;
-use crate::store::examine::ExamineError;
 use crate::store::leaf_error::LeafError;
 use crate::store::{LeaseError, ManifestError, RecordError, RootError, StoreError};
 use crate::work::UnknownShard;
@@ -258,14 +257,6 @@ pub enum AbortReason {
         /// The last error.
         error: String,
     },
-    /// The store cannot do what a run relies on.
-    #[error("{error}")]
-    Unfit {
-        /// What kind of fault it is.
-        kind: FaultKind,
-        /// What it cannot do, and what to do about it.
-        error: String,
-    },
     /// The lease cannot be had.
     #[error("{0}")]
     LeaseRefused(Arc<LeaseError>),
@@ -295,14 +286,6 @@ pub enum AbortReason {
 const RESUME: &str = "what is written is complete, run the same command again to go on";
 
 impl AbortReason {
-    /// The reason of a store that was examined and found wanting.
-    pub(crate) fn unfit(error: &ExamineError) -> Self {
-        Self::Unfit {
-            kind: error.kind(),
-            error: error.to_string(),
-        }
-    }
-
     /// The reason of having found this column.
     pub(crate) fn foreign(column: &ChildColumn) -> Self {
         Self::ForeignSweep {
@@ -319,8 +302,6 @@ impl AbortReason {
             | Self::LeaseLost(_)
             | Self::ForeignSweep { .. }
             | Self::Unfinished(_) => Ending::Aborted,
-            Self::Unfit { kind, .. } if kind.is_store_wide() => Ending::Aborted,
-            Self::Unfit { .. } => Ending::Refused,
             Self::LeaseRefused(error) if error.kind().is_store_wide() => Ending::Aborted,
             Self::LeaseRefused(_) => Ending::Refused,
             Self::Operator(_) => Ending::Interrupted,

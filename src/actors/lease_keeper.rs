@@ -10,7 +10,6 @@ use crate::error::AbortReason;
 use crate::lease::{BeatEvent, BeatThread, Pace};
 use crate::messages::{EndLease, Event, Hold};
 use crate::run::Run;
-use crate::store::examine::{Mode, examine};
 use crate::store::lease::{self, Acquired, Claim};
 use crate::store::{Held, LeaseError};
 
@@ -72,19 +71,10 @@ impl LeaseKeeper {
     }
 }
 
-/// Looks whether the store can do what a lease and a run rely on, before the first write
-/// that counts, and takes the lease.
+/// Takes the lease.
 async fn acquire(run: &Run) -> Result<Acquired, AbortReason> {
-    let lease_ttl = run.settings.lease_ttl;
-    let mode = Mode::Writing {
-        run_id: &run.run_id,
-        lease_ttl,
-    };
-    let examined = examine(&run.root, &*run.clock, mode).await;
-    let examined = examined.map_err(|error| AbortReason::unfit(&error))?;
-    tracing::info!("{examined}");
     let claim = Claim {
-        ttl_s: lease_ttl.as_secs(),
+        ttl_s: run.settings.lease_ttl.as_secs(),
         ..Claim::new(run.run_id.clone())
     };
     let acquired = lease::acquire(&run.root, &claim, run.clock.clone()).await;

@@ -147,9 +147,6 @@ fn summary(planned: &Planned, command: &str) -> String {
     if let Some(memory) = &planned.memory {
         let _ = writeln!(text, "  {}", memory_text(memory));
     }
-    for line in &planned.store {
-        let _ = writeln!(text, "  store: {line}");
-    }
     for obstacle in planned.obstacles.iter().take(OBSTACLES_SHOWN) {
         let severity = match obstacle.severity {
             Bearing::Blocking => "blocks",

@@ -279,8 +279,6 @@ pub struct Planned {
     pub memory: Option<PeakMemory>,
     /// What stands in the way, what blocks first.
     pub obstacles: Vec<Obstacle>,
-    /// What the store can do, as far as reading tells, a line each.
-    pub store: Vec<String>,
 }
 
 impl Planned {
@@ -314,7 +312,6 @@ impl Planned {
             total,
             memory,
             obstacles,
-            store: Vec::new(),
         }
     }
 

@@ -18,7 +18,6 @@ use crate::ladder::LadderWork;
 use crate::pyramid::{Declaration, block};
 use crate::settings::Settings;
 use crate::store::Root;
-use crate::store::examine::{Mode, examine};
 use crate::store::json::{ROOT_INDENT, python_pretty};
 use crate::store::manifest::{MANIFEST_KEY, Manifest};
 use crate::store::records::Records;
@@ -43,8 +42,6 @@ pub(super) struct Draft {
     pub steps: Vec<PlannedStep>,
     pub memory: Option<PeakMemory>,
     pub obstacles: Vec<Obstacle>,
-    /// What was found of the store itself, a line each.
-    pub store: Vec<String>,
 }
 
 /// The manifest the other steps follow.
@@ -72,9 +69,6 @@ impl Draft {
         if let Err(error) = self.root.ensure_writable() {
             self.obstacles.push(Obstacle::blocking("root", &error));
         }
-        let examined = examine(&self.root, &*self.clock, Mode::ReadOnly).await;
-        let examined = examined.map_err(|error| Obstacle::blocking("root", &error))?;
-        self.store = examined.to_string().lines().map(str::to_owned).collect();
         let lease = obstacle::of_lease(&self.root, &*self.clock).await;
         let claims = lease.is_some();
         self.obstacles.extend(lease);

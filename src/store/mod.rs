@@ -5,7 +5,6 @@ pub(crate) mod array;
 pub(crate) mod artifact;
 pub(crate) mod column;
 pub(crate) mod content;
-pub(crate) mod examine;
 pub(crate) mod group;
 pub(crate) mod hash;
 pub(crate) mod json;
