@@ -43,7 +43,8 @@ async fn run(command: &str, steps: Steps, args: &RunArgs, settings: Settings) ->
     if args.json {
         output::print_json(command, &report);
     } else if report.outcome != Ending::Refused {
-        output::print(summary::of(command, &report, args.force).trim_end());
+        let next = summary::next(&report, args.force);
+        output::print(&format!("{}next: {next}", summary::of(command, &report)));
     }
     if let Some(error) = &report.error {
         output::complain(error);

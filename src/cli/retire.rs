@@ -32,7 +32,7 @@ pub(super) async fn run(args: RetireArgs) -> ExitCode {
     if args.json {
         output::print_json("retire", &document(&args.root, &outcome, exit_code));
     } else if let Ok(retired) = &outcome {
-        output::print(summary(retired).trim_end());
+        output::print(&format!("{}next: {}", summary(retired), next(retired)));
     }
     match &outcome {
         Ok(retired) if retired.refusals.is_empty() => {
@@ -132,7 +132,6 @@ pub(super) fn summary(retired: &Retired) -> String {
     for warning in &retired.warnings {
         let _ = writeln!(text, "  warning: {warning}");
     }
-    let _ = writeln!(text, "next: {}", next(retired));
     text
 }
 

@@ -10,7 +10,7 @@ use crate::report::{Ending, LadderReport, Report};
 const FAILURES_SHOWN: usize = 10;
 
 /// The account of a run on one screen.
-pub(super) fn of(command: &str, report: &Report, force: bool) -> String {
+pub(super) fn of(command: &str, report: &Report) -> String {
     let mut text = String::new();
     // Writing to a String does not fail, here and below.
     let _ = writeln!(text, "{command} {}: {}", report.root, headline(report));
@@ -39,7 +39,6 @@ pub(super) fn of(command: &str, report: &Report, force: bool) -> String {
         let more = num_failed - FAILURES_SHOWN as u64;
         let _ = writeln!(text, "  failed: {more} more, see --json");
     }
-    let _ = writeln!(text, "next: {}", next(report, force));
     text
 }
 
@@ -150,7 +149,8 @@ fn figures(report: &Report) -> String {
     text
 }
 
-fn next(report: &Report, force: bool) -> String {
+/// What to do after it.
+pub(super) fn next(report: &Report, force: bool) -> String {
     let root = &report.root;
     let text = match report.outcome {
         Ending::Interrupted | Ending::Done if force && report.counts.not_attempted > 0 => {
@@ -158,6 +158,9 @@ fn next(report: &Report, force: bool) -> String {
         }
         Ending::Done if report.dry_run && is_due(report) => {
             "run without --dry-run to write what is due"
+        }
+        Ending::Done if report.dry_run && report.ladder.is_some() => {
+            "everything is current; a run would write nothing"
         }
         Ending::Done if report.counts.not_attempted > 0 => {
             "run again to go on with the leaves that were not attempted"

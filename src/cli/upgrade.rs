@@ -8,6 +8,7 @@ use crate::report::{Ending, Report};
 use crate::runbook::{Account, Runbook, RunbookError};
 use crate::settings::Settings;
 use crate::store::Root;
+use crate::verify::Verification;
 
 pub(super) async fn run(args: UpgradeArgs) -> ExitCode {
     let lever = declare::lever(&args.lever);
@@ -69,28 +70,45 @@ fn show(args: &UpgradeArgs, account: &Account) -> ExitCode {
     if args.run.json {
         output::print_json("upgrade", account);
     } else {
-        let only_declared = account.steps.iter().all(|step| step.step == "declare");
-        if let Some(declared) = &account.declared {
-            output::print(declare::summary(declared).trim_end());
-            if only_declared {
-                output::print(&format!("next: {}", declare::next(declared)));
-            }
-        }
-        if !only_declared && report.outcome != Ending::Refused {
-            output::print(summary::of("upgrade", report, args.run.force).trim_end());
-        }
-        if let Some(verification) = &account.verified {
-            output::print(verify::table(verification).trim_end());
-        }
-        if let Some(retired) = &account.retired {
-            output::print(retire::summary(retired).trim_end());
-        }
-        if let Some(receipt) = &account.receipt {
-            output::print(&format!("receipt: {receipt}"));
-        }
+        output::print(text(args, account).trim_end());
     }
     if let Some(error) = &report.error {
         output::complain(error);
     }
     ExitCode::from(report.exit_code)
+}
+
+/// The account, step by step, and what to do next.
+fn text(args: &UpgradeArgs, account: &Account) -> String {
+    let report = &account.report;
+    let mut text = String::new();
+    if let Some(declared) = &account.declared {
+        text.push_str(&declare::summary(declared));
+    }
+    let only_declared = account.steps.iter().all(|step| step.step == "declare");
+    if !only_declared && report.outcome != Ending::Refused {
+        text.push_str(&summary::of("upgrade", report));
+    }
+    if let Some(verification) = &account.verified {
+        text.push_str(&verify::table(verification));
+    }
+    if let Some(retired) = &account.retired {
+        text.push_str(&retire::summary(retired));
+    }
+    if let Some(receipt) = &account.receipt {
+        text.push_str(&format!("receipt: {receipt}\n"));
+    }
+    let clean = account
+        .verified
+        .as_ref()
+        .is_some_and(Verification::is_clean);
+    text.push_str("next: ");
+    text.push_str(&match &account.declared {
+        Some(declared) if only_declared => declare::next(declared).to_owned(),
+        _ if clean && report.outcome == Ending::Done => {
+            "the store is upgraded and verified; nothing is left to do here".to_owned()
+        }
+        _ => summary::next(report, args.run.force),
+    });
+    text
 }
