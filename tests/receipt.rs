@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::binary::Output;
+use common::binary::{Output, Zagg};
 use common::cases::Law;
 use common::http::WebServer;
 use common::published::Published;
@@ -221,4 +221,47 @@ fn what_is_no_receipt_is_refused() {
     for bytes in [&b"{}"[..], b"[", b"{\"spec\": \"zagg-stream-receipt/2\"}"] {
         assert!(Receipt::parse(bytes).is_err());
     }
+}
+
+/// `verify ROOT --receipt LOCATION --json`.
+fn verify(root: &str, receipt: &str, code: i32) -> Output {
+    Zagg::new("verify")
+        .args(&[root, "--receipt", receipt, "--json"])
+        .run()
+        .expect_code(code)
+}
+
+#[test]
+fn an_operator_verifies_a_copy_by_its_receipt() {
+    let upgraded = upgraded("windowed", Law::Raw);
+    let store = &upgraded.published.store;
+    let root = store.root().display().to_string();
+    let receipt = store.path(&upgraded.key).display().to_string();
+    let run = verify(&root, &receipt, 0);
+    assert_eq!(run.number("/checked/leaves"), 6);
+    assert_eq!(run.text("/outcome"), "done");
+
+    let server = WebServer::over(&store.root());
+    let url = format!("{}{}", server.url, upgraded.key);
+    verify(&server.url, &url, 0);
+
+    let leaf = &upgraded.receipt.leaves[2].leaf;
+    store.edit_json(&format!("{leaf}/zarr.json"), |root| {
+        root["attributes"]["morton_hive_commit"]["cells_with_data"] = json!(1);
+    });
+    let run = verify(&server.url, &url, 1);
+    assert_eq!(run.text("/checked/differences/0/check"), "leaf-stamp");
+    assert_eq!(run.text("/checked/differences/0/path"), *leaf);
+    let said = Zagg::new("verify")
+        .args(&[&root, "--receipt", &receipt])
+        .run()
+        .expect_code(1);
+    assert!(said.stdout.contains(leaf.as_str()), "{}", said.stdout);
+
+    let nowhere = store.path("upgrade_of_nothing.json").display().to_string();
+    let said = Zagg::new("verify")
+        .args(&[&root, "--receipt", &nowhere])
+        .run()
+        .expect_code(2);
+    assert!(said.stderr.contains(&nowhere), "{}", said.stderr);
 }

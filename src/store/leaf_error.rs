@@ -4,17 +4,34 @@ use crate::error::FaultKind;
 use crate::kernels::column::FoldError;
 use crate::store::root::StoreError;
 
-/// A fault of one leaf. The pass counts it and goes on.
+/// A fault of one leaf, or of a column that is read. The pass counts it and goes on.
 #[derive(Debug, thiserror::Error)]
-#[error("leaf `{leaf}`{}: {problem}", named(.array))]
+#[error("{} `{leaf}`{}: {problem}{}", kind_of(.leaf), named(.array), remedy(.leaf))]
 pub struct LeafError {
-    /// Path of the leaf below the root.
+    /// Path of the leaf or the column below the root.
     pub leaf: String,
     /// Path of the array below the leaf, when the fault is one array's.
     pub array: Option<String>,
     /// What is wrong, and what to do about it.
     #[source]
     pub problem: Box<LeafProblem>,
+}
+
+/// Columns are read, too: by the ladder, and to be verified.
+fn is_column(path: &str) -> bool {
+    path.ends_with(".pyramid.zarr")
+}
+
+fn kind_of(path: &str) -> &'static str {
+    if is_column(path) { "column" } else { "leaf" }
+}
+
+fn remedy(path: &str) -> &'static str {
+    if is_column(path) {
+        "; or write the column anew: --force, with `backfill` at the shards and `sweep` above them"
+    } else {
+        ""
+    }
 }
 
 fn named(array: &Option<String>) -> String {
