@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{DemoConfig, FieldSet, written_at};
+use crate::pyramid::block::multiscales;
 
 /// Orders between a shard and the finest group of its column.
 const COLUMN_DEPTH: u8 = 4;
@@ -12,7 +13,7 @@ const MAX_FOLD_BUDGET: u32 = 512;
 
 /// The manifest of the store.
 pub(super) fn document(config: &DemoConfig, shard_order: u8, semantic_hash: &str) -> Value {
-    json!({
+    let mut document = json!({
         "spec": "morton-hive/1",
         "dataset": {
             "short_name": format!("DEMO_{}", config.fields.name().to_ascii_uppercase()),
@@ -25,7 +26,14 @@ pub(super) fn document(config: &DemoConfig, shard_order: u8, semantic_hash: &str
         "path_grouping": 1,
         "pyramid": pyramid(config, shard_order),
         "generated_at": written_at(config),
-    })
+    });
+    let mirror = document
+        .as_object()
+        .and_then(|manifest| multiscales(manifest, &manifest["pyramid"]));
+    if let Some(mirror) = mirror {
+        document["multiscales"] = mirror;
+    }
+    document
 }
 
 /// The declaration: a column whose groups run from its finest without a gap to the shard,
