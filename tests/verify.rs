@@ -9,13 +9,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use common::binary::Zagg;
-use common::cases::{Case, Law, NAMES};
+use common::cases::{Case, Law, MANIFEST, NAMES};
 use common::faults::{Failure, FaultStore, Op, Rule};
 use common::library::{in_memory, scripted, settings};
 use common::stores::{TestStore, Tree, differences};
 use common::verified::{
-    LEAF_COLUMN, OVERVIEW, at, found, plain_store, remove_below, verify, verify_store,
+    LEAF_COLUMN, OVERVIEW, at, edit_json, found, plain_store, remove_below, verify, verify_store,
 };
+use serde_json::json;
 use zagg_stream::{Check, Ending, Finding, Root, Upgrade, Verify};
 
 fn check_case(name: &str, law: Law) {
@@ -252,4 +253,46 @@ fn the_program_says_what_it_found_and_leaves_the_store_as_it_is() {
     let off = TestStore::of(&Case::load("plain").published());
     let off = Zagg::new("verify").arg(off.root()).arg("--json").run();
     assert_eq!(off.expect_code(1).text("/findings/0/check"), "declaration");
+}
+
+#[tokio::test]
+async fn the_manifest_is_held_against_what_stands() {
+    let mut tree = plain_store();
+    edit_json(&mut tree, MANIFEST, |manifest| {
+        let entry = &mut manifest["pyramid"]["overviews"][1];
+        entry["actuals"]["source_children"]["folded"] = json!(5);
+    });
+    assert_eq!(
+        found(&verify(&tree, Law::Boundary).await),
+        BTreeSet::from([at(Check::Actuals, MANIFEST)])
+    );
+
+    let mut tree = plain_store();
+    edit_json(&mut tree, MANIFEST, |manifest| {
+        manifest["multiscales"] = json!([]);
+    });
+    assert_eq!(
+        found(&verify(&tree, Law::Boundary).await),
+        BTreeSet::from([at(Check::Multiscales, MANIFEST)])
+    );
+
+    let mut tree = plain_store();
+    edit_json(&mut tree, MANIFEST, |manifest| {
+        manifest.as_object_mut().unwrap().remove("semantic_hash");
+    });
+    let verification = verify(&tree, Law::Boundary).await;
+    assert!(verification.is_clean());
+    let told = |warning: &Finding| warning.check == Check::SemanticHash;
+    assert!(verification.warnings.iter().any(told));
+
+    let mut tree = plain_store();
+    edit_json(&mut tree, MANIFEST, |manifest| {
+        manifest["pyramid"]["overviews"][2]["cells"] = json!([4, 3]);
+    });
+    let verification = verify(&tree, Law::Boundary).await;
+    assert_eq!(
+        found(&verification),
+        BTreeSet::from([at(Check::Declaration, MANIFEST)])
+    );
+    assert_eq!(verification.exit_code, 1);
 }
