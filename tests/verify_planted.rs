@@ -313,7 +313,7 @@ async fn a_weight_that_is_too_large_is_found_although_every_hash_agrees() {
 #[tokio::test]
 async fn a_group_coarser_than_the_boundary_is_folded_anew_without_its_leaf() {
     const COLUMN: &str = "1/1/1/all.pyramid.zarr";
-    let upgraded = Case::load("deep_strata").upgraded(Law::Boundary);
+    let upgraded = Case::load("deep_strata").upgraded_tree(Law::Boundary);
     let mut moved = upgraded.clone();
     forge_centroid(&mut moved, COLUMN, "2/h_tdigest_signal", 0);
     let mut packed = upgraded;
