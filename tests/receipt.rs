@@ -265,3 +265,28 @@ fn an_operator_verifies_a_copy_by_its_receipt() {
         .expect_code(2);
     assert!(said.stderr.contains(&nowhere), "{}", said.stderr);
 }
+
+#[test]
+fn an_upgrade_that_verify_finds_wanting_leaves_no_receipt() {
+    let upgraded = upgraded("plain", Law::Boundary);
+    upgraded.flip("1/1/all.zarr/2/h_tdigest/c/0");
+    let run = upgraded
+        .published
+        .command("upgrade")
+        .args(&["--overviews", "5", "--receipt"])
+        .run()
+        .expect_code(1);
+    assert_eq!(run.json()["receipt"], Value::Null);
+    assert_eq!(run.number("/verified/n_findings"), 1);
+    let said = Zagg::new("upgrade")
+        .arg(upgraded.published.store.root())
+        .run()
+        .expect_code(1);
+    let headline = "built, and verify has findings";
+    assert!(said.stdout.contains(headline), "{}", said.stdout);
+    assert!(
+        said.stderr.contains("zagg-stream verify"),
+        "{}",
+        said.stderr
+    );
+}

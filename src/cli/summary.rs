@@ -26,7 +26,7 @@ pub(super) fn of(command: &str, report: &Report) -> String {
     }
     let ladder = report.ladder.as_ref();
     let failed = ladder.map_or(&[][..], |ladder| &ladder.failed);
-    let num_failed = report.counts.failed + ladder.map_or(0, |ladder| ladder.counts.failed);
+    let num_failed = num_failed(report);
     for failed in report
         .failed_leaves
         .iter()
@@ -48,6 +48,7 @@ fn headline(report: &Report) -> &'static str {
         Ending::Done if report.counts.not_attempted > 0 => "done as far as asked",
         Ending::Done => "done",
         Ending::NothingToDo => "nothing to do, no run record names a shard",
+        Ending::Failed if num_failed(report) == 0 => "built, and verify has findings",
         Ending::Failed => "some leaves failed",
         Ending::Refused => "refused, nothing written",
         Ending::Aborted => "aborted",
@@ -184,6 +185,9 @@ pub(super) fn next(report: &Report, force: bool) -> String {
         Ending::NothingToDo => {
             "check that the root is the store's and that it holds stats_*.parquet"
         }
+        Ending::Failed if num_failed(report) == 0 => {
+            "do what the findings say, then run the same command again; it skips what is current"
+        }
         Ending::Failed => {
             "repair what is named above, then run the same command again; it skips what is current"
         }
@@ -193,6 +197,12 @@ pub(super) fn next(report: &Report, force: bool) -> String {
         Ending::Interrupted => "run the same command again to go on; what is written is complete",
     };
     text.to_owned()
+}
+
+/// Leaves and artifacts of the ladder that failed.
+fn num_failed(report: &Report) -> u64 {
+    let ladder = report.ladder.as_ref();
+    report.counts.failed + ladder.map_or(0, |ladder| ladder.counts.failed)
 }
 
 fn is_due(report: &Report) -> bool {
