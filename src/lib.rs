@@ -32,6 +32,7 @@ pub mod cli;
 #[cfg(test)]
 #[path = "../tests/common/within.rs"]
 mod common;
+mod cores;
 mod declare;
 #[doc(hidden)]
 pub mod demo;

@@ -10,6 +10,7 @@ use tokio::sync::broadcast;
 
 use crate::abort::AbortSignal;
 use crate::budget::MemoryBudget;
+use crate::cores::Cores;
 use crate::error::AbortReason;
 use crate::messages::Event;
 use crate::settings::Settings;
@@ -24,6 +25,7 @@ pub(crate) struct Run {
     pub run_id: String,
     pub clock: Arc<dyn Clock>,
     pub budget: MemoryBudget,
+    pub cores: Cores,
     events: broadcast::Sender<Event>,
     stopping: AbortSignal,
     reason: OnceLock<AbortReason>,
@@ -41,6 +43,7 @@ impl Run {
     ) -> Self {
         Self {
             budget: MemoryBudget::new(settings.memory_budget),
+            cores: Cores::all(),
             root,
             settings,
             run_id,

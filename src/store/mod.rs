@@ -5,6 +5,7 @@ pub(crate) mod array;
 pub(crate) mod artifact;
 pub(crate) mod column;
 pub(crate) mod content;
+pub(crate) mod document;
 pub(crate) mod group;
 pub(crate) mod hash;
 pub(crate) mod json;
