@@ -57,13 +57,14 @@ mod store;
 pub mod time;
 mod upgrade;
 mod verify;
+mod watch;
 mod work;
 mod yaml;
 
 pub use declare::{Declare, DeclareError, Declared};
 pub use error::{AbortReason, Error, FaultKind, LeafFault};
 pub use ladder::generation::SourceChildren;
-pub use messages::{Event, LeafRef, Reason};
+pub use messages::{Event, LeafRef, Progress, Reason, Step};
 pub use plan::{
     Bearing, Cost, Obstacle, PeakMemory, Plan, Planned, PlannedColumns, PlannedDeclaration,
     PlannedLadder, PlannedLevel, PlannedStep, PlannedVerify, Work,

@@ -6,7 +6,6 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::Value;
-use tokio::sync::broadcast;
 
 use crate::abort::AbortSignal;
 use crate::budget::MemoryBudget;
@@ -16,6 +15,7 @@ use crate::messages::Event;
 use crate::settings::Settings;
 use crate::store::Root;
 use crate::time::Clock;
+use crate::watch::Watchers;
 
 /// One run of the program on one store, from its admission to its report.
 pub(crate) struct Run {
@@ -26,7 +26,7 @@ pub(crate) struct Run {
     pub clock: Arc<dyn Clock>,
     pub budget: MemoryBudget,
     pub cores: Cores,
-    events: broadcast::Sender<Event>,
+    pub watchers: Watchers,
     stopping: AbortSignal,
     reason: OnceLock<AbortReason>,
     /// The stamps of the leaves as they were when their turn came, by path.
@@ -39,7 +39,7 @@ impl Run {
         settings: Settings,
         run_id: String,
         clock: Arc<dyn Clock>,
-        events: broadcast::Sender<Event>,
+        watchers: Watchers,
     ) -> Self {
         Self {
             budget: MemoryBudget::new(settings.memory_budget),
@@ -48,7 +48,7 @@ impl Run {
             settings,
             run_id,
             clock,
-            events,
+            watchers,
             stopping: AbortSignal::new(),
             reason: OnceLock::new(),
             stamps: Mutex::default(),
@@ -111,7 +111,7 @@ impl Run {
 
     /// Tells the watchers, of whom there may be none.
     pub(crate) fn announce(&self, event: Event) {
-        let _ = self.events.send(event);
+        self.watchers.announce(event);
     }
 }
 

@@ -69,8 +69,9 @@ impl Handler<FoldJob> for FoldActor {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, job: FoldJob, _: &mut Context<Self>) -> Self::Result {
+        let span = job.ticket.span();
         let work = fold_and_pass_on(self.pass.clone(), job, self.next.clone());
-        stage::accept(self, &self.slots, work)
+        stage::accept(self, &self.slots, span, work)
     }
 }
 

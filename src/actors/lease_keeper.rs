@@ -13,6 +13,9 @@ use crate::run::Run;
 use crate::store::lease::{self, Acquired, Claim};
 use crate::store::{Held, LeaseError};
 
+/// Target of the tracing events about the lease.
+const LEASE: &str = "zagg_stream::lease";
+
 pub(crate) struct LeaseKeeper {
     run: Arc<Run>,
     state: State,
@@ -43,17 +46,18 @@ impl LeaseKeeper {
             Ok(acquired) => acquired,
             Err(reason) => return self.refuse(reason),
         };
-        let run = self.run.clone();
-        let beats = BeatThread::spawn(
-            &self.run.root,
-            held.clone(),
-            Pace::for_ttl(held.ttl()),
-            move |event| on_beat(&run, event),
-        );
+        let (run, pace) = (self.run.clone(), Pace::for_ttl(held.ttl()));
+        let beats = BeatThread::spawn(&self.run.root, held.clone(), pace, move |event| {
+            on_beat(&run, pace, event);
+        });
         match beats {
             Ok(beats) => {
-                tracing::info!(run_id = held.run_id(), ?claimed_from, "lease held");
-                self.run.announce(Event::LeaseHeld { claimed_from });
+                let next_beat_s = pace.every.as_secs();
+                tracing::info!(target: LEASE, run_id = held.run_id(), ?claimed_from, next_beat_s, "lease held");
+                self.run.announce(Event::LeaseHeld {
+                    claimed_from,
+                    next_beat_s,
+                });
                 self.state = State::Held {
                     held: held.clone(),
                     beats,
@@ -81,10 +85,18 @@ async fn acquire(run: &Run) -> Result<Acquired, AbortReason> {
     acquired.map_err(|error| AbortReason::LeaseRefused(Arc::new(error)))
 }
 
-fn on_beat(run: &Run, event: BeatEvent) {
+fn on_beat(run: &Run, pace: Pace, event: BeatEvent) {
     match event {
-        BeatEvent::Confirmed => tracing::debug!("lease beat confirmed"),
-        BeatEvent::Failed(error) => tracing::warn!(%error, "lease beat failed, trying again"),
+        BeatEvent::Confirmed => {
+            let next_beat_s = pace.every.as_secs();
+            tracing::debug!(target: LEASE, next_beat_s, "lease beat confirmed");
+            run.announce(Event::LeaseBeat { next_beat_s });
+        }
+        BeatEvent::Failed(error) => {
+            tracing::warn!(%error, "lease beat failed, trying again");
+            let error = error.to_string();
+            run.announce(Event::LeaseBeatFailed { error });
+        }
         BeatEvent::Ended(error) => {
             run.stop(AbortReason::LeaseLost(error.to_string()));
         }
@@ -121,11 +133,17 @@ impl Handler<EndLease> for LeaseKeeper {
 
     fn handle(&mut self, end: EndLease, _: &mut Context<Self>) -> Self::Result {
         let state = std::mem::replace(&mut self.state, State::Over);
+        let run = self.run.clone();
         let release = async move {
             match state {
                 // One that was lost is no longer ours to keep.
                 State::Held { held, .. } if end.keep => Ok(held.is_fresh()),
-                State::Held { beats, .. } => beats.release().await.map(|_| false),
+                State::Held { beats, .. } => {
+                    beats.release().await?;
+                    tracing::debug!(target: LEASE, "lease given back");
+                    run.announce(Event::LeaseReleased);
+                    Ok(false)
+                }
                 State::NotAsked | State::Over => Ok(false),
             }
         };

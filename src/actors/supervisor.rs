@@ -3,43 +3,20 @@
 //! has its outcome.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
 use tokio::sync::oneshot;
 
 use crate::error::{AbortReason, FaultKind, LeafFault};
-use crate::messages::{Admit, Event, FailedSoFar, Outcome, WorkEnded, WorkListed};
+use crate::messages::{Admit, Event, FailedSoFar, Outcome, Step, WorkEnded, WorkListed};
 use crate::report::{FailedLeaf, Tally};
 use crate::run::Run;
 use crate::store::manifest::MANIFEST_KEY;
-
-/// A step of a run that consists of many pieces of work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// The column of every leaf.
-    Columns,
-    /// The artifacts of the ladder.
-    Ladder,
-}
-
-impl Step {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Columns => "columns",
-            Self::Ladder => "ladder",
-        }
-    }
-}
-
-/// How often a step that nobody watches says where it is.
-const PROGRESS_EVERY: Duration = Duration::from_secs(30);
+use crate::watch::Watched;
 
 pub(crate) struct Supervisor {
     run: Arc<Run>,
-    step: Step,
-    /// Pieces of work known when the step began.
-    num_items: u64,
+    watched: Arc<Watched>,
     done: Option<oneshot::Sender<Tally>>,
     tally: Tally,
     admitted: u64,
@@ -69,16 +46,10 @@ impl FaultsInARow {
 }
 
 impl Supervisor {
-    pub(crate) fn new(
-        run: Arc<Run>,
-        step: Step,
-        num_items: u64,
-        done: oneshot::Sender<Tally>,
-    ) -> Self {
+    pub(crate) fn new(run: Arc<Run>, watched: Arc<Watched>, done: oneshot::Sender<Tally>) -> Self {
         Self {
             run,
-            step,
-            num_items,
+            watched,
             done: Some(done),
             tally: Tally::default(),
             admitted: 0,
@@ -97,6 +68,7 @@ impl Supervisor {
                 stages,
             } => {
                 counts.written += 1;
+                self.watched.wrote();
                 self.tally.bytes_of_columns += num_bytes;
                 self.tally.stages += stages;
                 self.tally.reasons.count(reason);
@@ -114,7 +86,7 @@ impl Supervisor {
                     Outcome::Current => counts.current += 1,
                     _ => {
                         counts.empty += 1;
-                        if self.step == Step::Columns {
+                        if self.watched.step() == Step::Columns {
                             tracing::warn!(
                                 leaf = path,
                                 "no committed leaf where a run record names one"
@@ -139,6 +111,7 @@ impl Supervisor {
             return;
         }
         tracing::error!(path, %kind, error = %fault, "failed");
+        self.watched.failed();
         self.tally.push_failure(FailedLeaf {
             leaf: path.clone(),
             array: fault.array().map(str::to_owned),
@@ -191,28 +164,10 @@ impl Supervisor {
         }
         ctx.stop();
     }
-
-    fn log_progress(&self) {
-        let counts = &self.tally.counts;
-        tracing::info!(
-            written = counts.written,
-            current = counts.current,
-            failed = counts.failed,
-            of = self.num_items,
-            in_flight = self.admitted - self.ended,
-            in_flight_bytes = self.run.budget.in_use(),
-            "{}",
-            self.step.name()
-        );
-    }
 }
 
 impl Actor for Supervisor {
     type Context = Context<Self>;
-
-    fn started(&mut self, ctx: &mut Context<Self>) {
-        ctx.run_interval(PROGRESS_EVERY, |supervisor, _| supervisor.log_progress());
-    }
 }
 
 impl Handler<Admit> for Supervisor {
@@ -220,6 +175,7 @@ impl Handler<Admit> for Supervisor {
 
     fn handle(&mut self, _: Admit, _: &mut Context<Self>) {
         self.admitted += 1;
+        self.watched.begin();
     }
 }
 
@@ -238,6 +194,7 @@ impl Handler<WorkEnded> for Supervisor {
 
     fn handle(&mut self, ended: WorkEnded, ctx: &mut Context<Self>) {
         self.ended += 1;
+        self.watched.end();
         self.count(ended.path, ended.outcome, ctx);
         self.end_if_done(ctx);
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::abort::AbortSignal;
 use crate::lease::{BeatThread, Pace};
+use crate::messages::Step;
 use crate::pyramid::Declaration;
 use crate::report::Ending;
 use crate::run::new_run_id;
@@ -17,6 +18,7 @@ use crate::store::manifest::Manifest;
 use crate::store::records::Records;
 use crate::store::{Held, Root};
 use crate::time::{Clock, SystemClock};
+use crate::watch::{Watched, Watchers};
 use crate::work::WorkSet;
 
 mod classify;
@@ -57,6 +59,7 @@ pub struct Retire {
     verified: Option<CleanVerify>,
     stop: AbortSignal,
     clock: Arc<dyn Clock>,
+    watchers: Watchers,
 }
 
 /// Stops a retirement between two batches of deletions. Cheap to clone.
@@ -80,6 +83,7 @@ impl Retire {
             verified: None,
             stop: AbortSignal::new(),
             clock: Arc::new(SystemClock::new()),
+            watchers: Watchers::none(),
         }
     }
 
@@ -99,6 +103,12 @@ impl Retire {
     /// Shows that the store was verified, without which nothing is deleted.
     pub fn verified(mut self, verified: CleanVerify) -> Self {
         self.verified = Some(verified);
+        self
+    }
+
+    /// Makes it a part of something that is watched as a whole.
+    pub(crate) fn watched_by(mut self, watchers: Watchers) -> Self {
+        self.watchers = watchers;
         self
     }
 
@@ -204,7 +214,11 @@ impl Retire {
             return Ok(retired.ended(Ending::NothingToDo, None));
         }
         let (held, beats) = self.acquire().await?;
-        let halt = self.delete_all(&mut retired, held).await;
+        let n_artifacts = retired.artifacts.len() as u64;
+        let watchers = self.watchers.clone();
+        let watched = Watched::new(Step::Retire, watchers, &self.root, n_artifacts);
+        let deletion = self.delete_all(&mut retired, held, &watched);
+        let halt = watched.during(deletion).await;
         let uncounted = delete::count_what_is_left(&self.root, &mut retired).await;
         if let Err(error) = beats.release().await {
             let warning = format!("the lease was not given back and will expire: {error}");
@@ -237,7 +251,12 @@ impl Retire {
     }
 
     /// Deletes one artifact after the other; says what stopped it short of the last.
-    async fn delete_all(&self, retired: &mut Retired, held: Held) -> Option<Halt> {
+    async fn delete_all(
+        &self,
+        retired: &mut Retired,
+        held: Held,
+        watched: &Watched,
+    ) -> Option<Halt> {
         let deletion = Deletion {
             root: &self.root,
             held,
@@ -246,6 +265,7 @@ impl Retire {
         let mut halt = None;
         let mut listed = std::mem::take(&mut retired.artifacts).into_iter();
         for mut artifact in listed.by_ref() {
+            let _piece = watched.piece();
             match deletion.delete(&mut artifact).await {
                 Ok(None) => retired.artifacts.push(artifact),
                 Ok(Some(kept)) => retired.keep(kept),

@@ -57,6 +57,13 @@ impl Survey<'_> {
     /// Failed requests.
     pub(super) async fn all(&self) -> Result<Surveyed, LeafFault> {
         let leaves: Vec<LeafRef> = self.work.leaves().collect::<Result<_, _>>()?;
+        let mut n_targets = 0;
+        let plan = &self.verifier.ladder.template.plan;
+        for level in &plan.levels {
+            n_targets += self.work.targets(plan, level).count();
+        }
+        let watched = &self.verifier.watched;
+        watched.expect((leaves.len() + n_targets) as u64);
         let mut seen = self.columns(&leaves).await?;
         self.each(
             std::mem::take(&mut seen.nodes).into_values(),
@@ -85,6 +92,7 @@ impl Survey<'_> {
         self.each(leaves, |leaf| {
             let (sample, seen) = (&sample, &seen);
             async move {
+                let _piece = self.verifier.piece(leaf.column_path());
                 let stands = column::stands(self.verifier, self.other_law, leaf).await?;
                 seen.lock()
                     .unwrap_or_else(PoisonError::into_inner)
@@ -189,7 +197,10 @@ impl Survey<'_> {
         let level = Arc::new(level.clone());
         self.each(&targets, |target| {
             let level = level.clone();
-            async move { ladder::check(self.verifier, &level, target).await }
+            async move {
+                let _piece = self.verifier.piece(target.artifact.path());
+                ladder::check(self.verifier, &level, target).await
+            }
         })
         .await?;
         self.each(nodes.into_values(), |node| async move {
