@@ -26,6 +26,7 @@ extern crate self as zagg_stream;
 
 mod abort;
 mod actors;
+mod apart;
 mod budget;
 #[doc(hidden)]
 pub mod cli;

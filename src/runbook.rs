@@ -9,6 +9,7 @@ use serde::Serialize;
 use tokio::sync::watch::Sender;
 use tracing::{Instrument, Span};
 
+use crate::apart::apart;
 use crate::declare::{Declare, DeclareError, Declared};
 use crate::error::Error;
 use crate::ladder::{LadderTemplate, LadderWork};
@@ -182,19 +183,25 @@ impl Runbook {
         self.watchers.stream()
     }
 
-    /// Takes the steps. The runtime of the caller needs its timers enabled.
+    /// Takes the steps, on a thread of its own. Dropping what this returns stops them, as
+    /// [`Stopper::stop`] does.
     ///
     /// # Errors
     /// What refused the first step that did not end in an account of its own.
     pub async fn run(self) -> Result<Account, RunbookError> {
-        let (span, watchers) = (run_span(&self.root), self.watchers.clone());
-        let account = self.take_steps(&span).instrument(span.clone()).await;
-        let outcome = match &account {
-            Ok(account) => account.report.outcome,
-            Err(error) => error.ending(),
+        let stopper = self.stopper();
+        let left = move || stopper.stop("the one who started it, who has gone away");
+        let steps = move || async move {
+            let (span, watchers) = (run_span(&self.root), self.watchers.clone());
+            let account = self.take_steps(&span).instrument(span.clone()).await;
+            let outcome = match &account {
+                Ok(account) => account.report.outcome,
+                Err(error) => error.ending(),
+            };
+            watchers.announce(Event::Finished { outcome });
+            account
         };
-        watchers.announce(Event::Finished { outcome });
-        account
+        apart("zagg-runbook", steps, left).await?
     }
 
     async fn take_steps(mut self, span: &Span) -> Result<Account, RunbookError> {

@@ -89,14 +89,14 @@ impl Survey<'_> {
     async fn columns(&self, leaves: &[LeafRef]) -> Result<Seen, LeafFault> {
         let sample = self.sample(leaves);
         let seen = Mutex::new(Seen::default());
-        self.each(leaves, |leaf| {
+        self.each(leaves.iter().cloned(), |leaf| {
             let (sample, seen) = (&sample, &seen);
             async move {
                 let _piece = self.verifier.piece(leaf.column_path());
-                let stands = column::stands(self.verifier, self.other_law, leaf).await?;
+                let stands = column::stands(self.verifier, self.other_law, &leaf).await?;
                 seen.lock()
                     .unwrap_or_else(PoisonError::into_inner)
-                    .note(leaf, &stands);
+                    .note(&leaf, &stands);
                 let path = leaf.column_path();
                 match stands {
                     Stands::Column(column) => {
@@ -195,11 +195,11 @@ impl Survey<'_> {
             node.has_place.insert(artifact.path());
         }
         let level = Arc::new(level.clone());
-        self.each(&targets, |target| {
+        self.each(targets, |target| {
             let level = level.clone();
             async move {
                 let _piece = self.verifier.piece(target.artifact.path());
-                ladder::check(self.verifier, &level, target).await
+                ladder::check(self.verifier, &level, &target).await
             }
         })
         .await?;
