@@ -10,7 +10,7 @@ use crate::kernels::words::WordError;
 use crate::ladder::TemplateError;
 use crate::ladder::children::ChildColumn;
 use crate::pyramid::DeclarationError;
-use crate::report::Ending;
+use crate::report::{Ending, SoFar};
 use crate::store::array::EncodeError;
 use crate::store::leaf_error::LeafError;
 use crate::store::{LeaseError, ManifestError, RecordError, RootError, StoreError};
@@ -242,12 +242,16 @@ impl LeafFault {
 #[non_exhaustive]
 pub enum AbortReason {
     /// The same fault of the store, again and again.
-    #[error("stopped on a store-wide fault ({kind}): {error}; {RESUME}")]
+    #[error("{}: {error}; {}{RESUME}", heading(*kind, credentials_end.as_deref()), clause(*so_far))]
     StoreWide {
         /// The fault.
         kind: FaultKind,
         /// The last of its errors.
         error: String,
+        /// When the credentials in use end, as far as that is written down.
+        credentials_end: Option<String>,
+        /// How far the step had come that met it.
+        so_far: Option<SoFar>,
     },
     /// Leaves failed, and nothing was written or found current.
     #[error(
@@ -284,6 +288,22 @@ pub enum AbortReason {
 }
 
 const RESUME: &str = "what is written is complete, run the same command again to go on";
+
+fn heading(kind: FaultKind, credentials_end: Option<&str>) -> String {
+    match (kind, credentials_end) {
+        (FaultKind::ExpiredCredentials, Some(end)) => {
+            format!("stopped because the credentials expired, which end at {end}")
+        }
+        (FaultKind::ExpiredCredentials, None) => {
+            "stopped because the credentials expired".to_owned()
+        }
+        _ => format!("stopped on a store-wide fault ({kind})"),
+    }
+}
+
+fn clause(so_far: Option<SoFar>) -> String {
+    so_far.map_or(String::new(), |so_far| format!("{so_far}; "))
+}
 
 impl AbortReason {
     /// The reason of having found this column.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::credentials::CredentialsError;
 use super::fault;
 use crate::error::FaultKind;
 use crate::store::retry::Fault;
@@ -63,13 +64,33 @@ pub enum RootError {
         /// What is wrong with it, and what to write instead.
         reason: String,
     },
+    /// The directory cannot be opened as a store.
+    #[error("store root `{url}` cannot be opened: {reason}; check the path")]
+    CannotOpen {
+        /// The root as it was given.
+        url: String,
+        /// What the system said.
+        reason: String,
+    },
     /// The client for this kind of store could not be set up.
-    #[error("no client for store root `{url}`: {reason}; check the options and credentials for it")]
+    #[error(
+        "no client for store root `{url}`: {reason}; check the {settings} variables of the environment"
+    )]
     Client {
         /// The root as it was given.
         url: String,
         /// What the client library said.
         reason: String,
+        /// How the variables it goes by begin.
+        settings: &'static str,
+    },
+    /// The profile or the container that the keys should come from cannot be used.
+    #[error("no credentials for store root `{url}`: {source}")]
+    Credentials {
+        /// The root as it was given.
+        url: String,
+        /// Why not, and what to do.
+        source: CredentialsError,
     },
 }
 
@@ -82,7 +103,9 @@ impl RootError {
             Self::CannotList { .. }
             | Self::UnsupportedScheme { .. }
             | Self::Invalid { .. }
+            | Self::CannotOpen { .. }
             | Self::Client { .. } => FaultKind::Denied,
+            Self::Credentials { source, .. } => source.kind(),
         }
     }
 }
