@@ -27,6 +27,8 @@ pub enum FaultKind {
     ExpiredCredentials,
     /// An object that must exist does not.
     NotFound,
+    /// There is no bucket or container of the name in the address.
+    NoBucket,
     /// The store asked for fewer requests, also after every retry.
     Throttled,
     /// The store could not be reached or answered with a fault of its own.
@@ -54,6 +56,7 @@ impl std::fmt::Display for FaultKind {
             Self::Denied => "denied",
             Self::ExpiredCredentials => "expired-credentials",
             Self::NotFound => "not-found",
+            Self::NoBucket => "no-bucket",
             Self::Throttled => "throttled",
             Self::Unavailable => "unavailable",
             Self::CorruptLeaf => "corrupt-leaf",
@@ -80,6 +83,7 @@ impl FaultKind {
             self,
             Self::Denied
                 | Self::ExpiredCredentials
+                | Self::NoBucket
                 | Self::Throttled
                 | Self::Unavailable
                 | Self::WriteRefused
@@ -88,7 +92,10 @@ impl FaultKind {
 
     /// Whether one such fault, confirmed by a probe read of the manifest, stops the pass.
     pub fn is_confirmed_by_probe(self) -> bool {
-        matches!(self, Self::Denied | Self::ExpiredCredentials)
+        matches!(
+            self,
+            Self::Denied | Self::ExpiredCredentials | Self::NoBucket
+        )
     }
 }
 
@@ -163,12 +170,14 @@ impl Error {
     /// How a pass ends that was not admitted for this: refused, unless the store itself
     /// is at fault. An address that cannot be worked on is the caller's to change.
     pub fn ending(&self) -> Ending {
-        if matches!(
+        let kind = self.kind();
+        let is_the_address = matches!(
             self,
             Self::Root(_) | Self::Records(RecordError::NotListable(_))
-        ) {
+        );
+        if is_the_address || kind == FaultKind::NoBucket {
             Ending::Refused
-        } else if self.kind().is_store_wide() || self.kind() == FaultKind::Bug {
+        } else if kind.is_store_wide() || kind == FaultKind::Bug {
             Ending::Aborted
         } else {
             Ending::Refused

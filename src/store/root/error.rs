@@ -154,8 +154,8 @@ impl Op {
 /// One request that failed, after every retry it was due.
 ///
 /// The message carries the store's own words, so [`std::error::Error::source`] does not
-/// offer them a second time; they stand in [`StoreError::source`] the field.
-#[derive(Debug)]
+/// offer them a second time; they stand in [`StoreError::source`] the field, which may hold
+/// more than should be shown.
 pub struct StoreError {
     /// What was asked.
     pub op: Op,
@@ -171,13 +171,21 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (verb, root) = (self.op.verb(), &self.root);
         match self.key.as_str() {
-            "" => write!(f, "could not {verb} `{root}`: {}", self.source),
-            key => write!(
-                f,
-                "could not {verb} `{key}` under `{root}`: {}",
-                self.source
-            ),
+            "" => write!(f, "could not {verb} `{root}`: ")?,
+            key => write!(f, "could not {verb} `{key}` under `{root}`: ")?,
         }
+        f.write_str(&fault::told(&self.source))?;
+        match fault::cure(self.op, root, self.kind(), &self.source) {
+            Some(cure) => write!(f, "; {cure}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for StoreError {
+    // The answer may quote the request, and with it a session token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoreError({self})")
     }
 }
 

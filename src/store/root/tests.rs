@@ -10,7 +10,9 @@ use super::*;
 use crate::error::FaultKind;
 
 mod address;
+mod answers;
 mod contract;
+mod credentials;
 mod faults;
 mod http;
 mod local;
@@ -75,8 +77,29 @@ impl Canned {
         String::from_utf8_lossy(&request).into_owned()
     }
 
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// A root whose requests come here.
+    fn open(&self, url: &str, given: &[(&str, &str)]) -> Root {
+        let endpoint = self.url();
+        let here = [
+            ("AWS_ENDPOINT", endpoint.as_str()),
+            ("GOOGLE_BASE_URL", &endpoint),
+            ("AZURE_STORAGE_ENDPOINT", &endpoint),
+            ("AZURE_STORAGE_ACCOUNT", "account"),
+            // Whoever runs the tests may have a home with profiles in it.
+            ("HOME", "/nowhere"),
+        ];
+        let given: Vec<_> = here.iter().chain(given).copied().collect();
+        Root::open_with(url, options(&given))
+            .unwrap()
+            .with_retry(RetryPolicy::immediate(3))
+    }
+
     fn s3(&self) -> Root {
-        let endpoint = format!("http://127.0.0.1:{}", self.port);
+        let endpoint = self.url();
         let options = options(&[
             ("AWS_ENDPOINT_URL", &endpoint),
             ("AWS_ACCESS_KEY_ID", "id"),
