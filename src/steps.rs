@@ -222,6 +222,8 @@ async fn climb(
             run.stop(AbortReason::StoreWide {
                 kind: error.kind(),
                 error: error.to_string(),
+                credentials_end: run.root.credentials_end(),
+                so_far: None,
             });
             return Some(LadderReport::default());
         }

@@ -90,6 +90,8 @@ pub(crate) enum Failure {
     Denied,
     /// 401: credentials that are missing or have expired.
     Unauthenticated,
+    /// 400, as S3 says that keys have expired.
+    Expired,
     /// 404.
     NotFound,
     /// 412.
@@ -106,6 +108,12 @@ impl Failure {
         match self {
             Self::Denied => Error::PermissionDenied { path, source },
             Self::Unauthenticated => Error::Unauthenticated { path, source },
+            Self::Expired => Error::Generic {
+                store: "FaultStore",
+                source: "Server returned non-2xx status code: 400 Bad Request: <Error><Code>ExpiredToken</Code>\
+                         <Message>The provided token has expired.</Message></Error>"
+                    .into(),
+            },
             Self::NotFound => Error::NotFound { path, source },
             Self::Precondition => Error::Precondition { path, source },
             Self::AlreadyExists => Error::AlreadyExists { path, source },
