@@ -10,6 +10,7 @@ pub(crate) mod binary;
 pub(crate) mod cases;
 pub(crate) mod child;
 pub(crate) mod compare;
+pub(crate) mod dice;
 pub(crate) mod faults;
 pub(crate) mod http;
 pub(crate) mod ladder;
