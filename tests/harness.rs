@@ -8,15 +8,17 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use common::bucket::{Bucket, race};
 use common::cases::{Case, Expected, LEAF_WRITTEN_AT, Law, MANIFEST, NAMES, data_dir};
 use common::compare::compare;
 use common::faults::{Count, Counted, Failure, FaultStore, Op, Rule};
+use common::s3::{Conditions, S3Server};
 use common::stores::{TestStore, Tree, differences};
 use common::times::{is_iso, iso, iso_ago};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt};
+use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, UpdateVersion};
 use serde_json::Value;
 
 #[test]
@@ -614,4 +616,100 @@ async fn a_parked_call_never_returns_and_has_landed_when_it_should() {
     assert!(store.put(&a1(), "new".into()).now_or_never().is_none());
     let body = store.get(&a1()).await.unwrap().bytes().await.unwrap();
     assert_eq!(&body[..], b"12345678");
+}
+
+#[tokio::test]
+async fn the_s3_server_keeps_conditions_and_signatures() {
+    for conditions in [Conditions::All, Conditions::CreateOnly] {
+        let server = S3Server::with(conditions);
+        let bucket = server.bucket("kept", &Tree::new());
+        let (store, key) = (bucket.store(), a1());
+        let create = || store.put_opts(&key, "one".into(), PutMode::Create.into());
+        let first = create().await.unwrap();
+        assert!(matches!(create().await, Err(Error::AlreadyExists { .. })));
+        let version = UpdateVersion::from(first);
+        let update = |version: UpdateVersion| {
+            store.put_opts(&key, "two".into(), PutMode::Update(version).into())
+        };
+        let updated = update(version.clone()).await;
+        if conditions == Conditions::All {
+            assert!(updated.is_ok());
+            let moved = update(version).await;
+            assert!(matches!(moved, Err(Error::Precondition { .. })));
+            assert_eq!(server.tree(&bucket)["a/1"], b"two");
+        } else {
+            assert!(updated.unwrap_err().to_string().contains("501"));
+        }
+        let of = |op| server.tally().of(op, |key| key == "kept/hive/a/1").calls;
+        assert_eq!(
+            of(Op::Put),
+            if conditions == Conditions::All { 4 } else { 3 }
+        );
+        assert_eq!(bucket.tree().await, server.tree(&bucket));
+
+        let stranger = Bucket::at(server.endpoint(), "kept", ["AKIDEXAMPLE", "another"]);
+        assert!(stranger.store().get(&key).await.is_err(), "a wrong secret");
+    }
+}
+
+#[tokio::test]
+async fn of_sixteen_creators_at_the_s3_server_one_wins() {
+    let server = S3Server::start();
+    let bucket = server.bucket("race", &Tree::new());
+    assert_eq!(race(&bucket, 10).await, [1; 10]);
+}
+
+#[tokio::test]
+async fn the_s3_server_follows_its_script() {
+    let server = S3Server::start();
+    let tree = Tree::from([("a/1".to_owned(), vec![7; 100_000])]);
+    let bucket = server.bucket("scripted", &tree);
+    let store = bucket.store();
+    let fails = async |rule: Rule| {
+        server.follow([rule]);
+        let error = store.get(&a1()).await;
+        let error = match error {
+            Ok(found) => found.bytes().await.map(drop),
+            Err(error) => Err(error),
+        };
+        assert_eq!(server.fired(), 1);
+        error.unwrap_err().to_string()
+    };
+    let get = || Rule::on([Op::Get]);
+    assert!(
+        fails(get().fail(Failure::Status(503)))
+            .await
+            .contains("SlowDown")
+    );
+    assert!(
+        fails(get().fail(Failure::Expired))
+            .await
+            .contains("ExpiredToken")
+    );
+    assert!(fails(get().fail(Failure::Denied)).await.contains("403"));
+    fails(get().fail(Failure::HangUp)).await;
+    fails(get().tear(50_000)).await;
+    fails(get().truncate(1)).await;
+
+    server.follow([Rule::on([Op::Put]).lands().fail(Failure::HangUp)]);
+    assert!(store.put(&a1(), "new".into()).await.is_err());
+    assert_eq!(server.tree(&bucket)["a/1"], b"new", "it has landed");
+    server.follow([Rule::on(Op::WRITES).forget()]);
+    store.put(&a1(), "newer".into()).await.unwrap();
+    store.delete(&a1()).await.unwrap();
+    assert_eq!(server.fired(), 2);
+    assert_eq!(server.tree(&bucket)["a/1"], b"new", "it was forgotten");
+    server.follow([Rule::on([Op::Delete])
+        .key_ends_with("/a/1")
+        .fail(Failure::Denied)]);
+    assert!(store.delete(&a1()).await.is_err());
+    server.follow([]);
+    store.delete(&a1()).await.unwrap();
+    assert_eq!(server.tree(&bucket), Tree::new());
+    let listed: Vec<_> = store.list(None).try_collect().await.unwrap();
+    assert_eq!(listed.len(), 0);
+    let lists = server.tally().of(Op::List, |key| key == "scripted/hive/");
+    assert_eq!(lists.calls, 1);
+    let read = server.tally().of(Op::Get, |_| true);
+    assert_eq!((read.calls, read.bytes), (6, 50_001), "what it had to say");
 }

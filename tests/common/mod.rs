@@ -7,6 +7,7 @@
 
 pub(crate) mod array;
 pub(crate) mod binary;
+pub(crate) mod bucket;
 pub(crate) mod cases;
 pub(crate) mod child;
 pub(crate) mod compare;
@@ -19,6 +20,7 @@ pub(crate) mod library;
 pub(crate) mod many;
 pub(crate) mod old;
 pub(crate) mod published;
+pub(crate) mod s3;
 pub(crate) mod shard;
 pub(crate) mod stores;
 pub(crate) mod times;
