@@ -54,7 +54,9 @@ pub(crate) async fn admit(
     if !settings.dry_run {
         root.ensure_writable()?;
     }
-    let root = root.with_retry(settings.retry.clone());
+    // Connections end with the runtime that opened them, and this one is the pass's own: a
+    // client that outlives it must not be left with them.
+    let root = root.detached().with_retry(settings.retry.clone());
     let manifest = Manifest::read(&root).await?;
     let windowed = manifest.is_windowed();
     let declaration = Declaration::parse(
