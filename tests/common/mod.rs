@@ -18,6 +18,7 @@ pub(crate) mod ladder;
 pub(crate) mod leaf;
 pub(crate) mod library;
 pub(crate) mod many;
+pub(crate) mod moto;
 pub(crate) mod old;
 pub(crate) mod published;
 pub(crate) mod s3;
