@@ -138,10 +138,13 @@ pub(crate) async fn take(admitted: Admitted) -> Option<Report> {
         Ok(Ok(false)) | Err(_) => {}
     }
     let mut report = report(&admitted, tally, climbed, ending, started);
-    match (ending, waits) {
-        (Ending::Refused, Some(waits)) => report.error = Some(waits),
-        (_, Some(waits)) => report.warnings.push(waits),
-        (_, None) => {}
+    match waits {
+        // A run that was stopped says why.
+        Some(waits) if ending == Ending::Refused && report.error.is_none() => {
+            report.error = Some(waits);
+        }
+        Some(waits) => report.warnings.push(waits),
+        None => {}
     }
     Some(report)
 }

@@ -414,6 +414,7 @@ async fn a_rule_picks_its_keys_and_its_turns() {
     assert_eq!(fails(get().nth(2), "a/1", 3).await, [2]);
     assert_eq!(fails(get().first(2), "a/1", 3).await, [1, 2]);
     assert_eq!(fails(get().from(2), "a/1", 3).await, [2, 3]);
+    assert_eq!(fails(get().first_of_each(2), "a/1", 3).await, [1, 2]);
     assert_eq!(fails(get().key_contains("a/"), "a/1", 1).await, [1]);
     assert_eq!(fails(get().key_contains("a/"), "b/1", 1).await, [0; 0]);
     assert_eq!(fails(get().key_ends_with("/1"), "b/1", 1).await, [1]);
@@ -561,6 +562,16 @@ async fn a_share_of_the_calls_is_the_same_share_every_time() {
     assert!((15..45).contains(&one.len()), "{}", one.len());
     assert_eq!(one, fails(1, true).await, "whoever else calls");
     assert_ne!(one, fails(2, false).await);
+}
+
+#[tokio::test]
+async fn a_rule_may_have_turns_of_its_own_for_each_key() {
+    let rule = Rule::on([Op::Get]).first_of_each(1);
+    let store = store_with(rule.fail(Failure::Status(503))).await;
+    for key in ["a/1", "a/2", "b/1"] {
+        assert!(store.get(&Path::from(key)).await.is_err(), "{key}");
+        assert!(store.get(&Path::from(key)).await.is_ok(), "{key}");
+    }
 }
 
 #[tokio::test]

@@ -82,6 +82,7 @@ enum Turns {
     Nth(u64),
     First(u64),
     From(u64),
+    FirstOfEach(u64),
     Percent { percent: u64, seed: u64 },
 }
 
@@ -154,6 +155,12 @@ impl Rule {
     /// Only the `nth` call that fits and all later ones.
     pub(crate) fn from(mut self, nth: u64) -> Self {
         self.turns = Turns::From(nth);
+        self
+    }
+
+    /// Only the first `calls` calls of each class for each key.
+    pub(crate) fn first_of_each(mut self, calls: u64) -> Self {
+        self.turns = Turns::FirstOfEach(calls);
         self
     }
 
@@ -243,6 +250,7 @@ impl Rule {
             Turns::Nth(nth) => turn == nth,
             Turns::First(last) => turn <= last,
             Turns::From(first) => turn >= first,
+            Turns::FirstOfEach(last) => self.turn_of(op, key) <= last,
             Turns::Percent { percent, seed } => {
                 let turn = self.turn_of(op, key);
                 dice_of(seed, &format!("{op:?} {key} {turn}")).comes_up(percent)
