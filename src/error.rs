@@ -301,7 +301,7 @@ const RESUME: &str = "what is written is complete, run the same command again to
 fn heading(kind: FaultKind, credentials_end: Option<&str>) -> String {
     match (kind, credentials_end) {
         (FaultKind::ExpiredCredentials, Some(end)) => {
-            format!("stopped because the credentials expired, which end at {end}")
+            format!("stopped because the credentials expired, which were good until {end}")
         }
         (FaultKind::ExpiredCredentials, None) => {
             "stopped because the credentials expired".to_owned()

@@ -13,6 +13,7 @@ mod address;
 mod answers;
 mod contract;
 mod credentials;
+mod elsewhere;
 mod faults;
 mod http;
 mod local;

@@ -13,12 +13,14 @@ enum Cloud {
     S3,
     Gcs,
     Azure,
+    Disk,
     Other,
 }
 
 impl Cloud {
     fn of(root: &str) -> Self {
-        match root.split_once("://").map_or("", |(scheme, _)| scheme) {
+        match root.split_once("://").map_or("file", |(scheme, _)| scheme) {
+            "file" => Self::Disk,
             "s3" | "s3a" => Self::S3,
             "gs" => Self::Gcs,
             "az" | "abfs" | "abfss" => Self::Azure,
@@ -64,7 +66,7 @@ pub(in crate::store::root) fn cure(
         ));
     }
     if contains_any(&text, &SKEWED) {
-        return Some("the clock of this machine is off; set it, then run again".to_owned());
+        return Some("the clock of this machine is off; set it".to_owned());
     }
     if cloud == Cloud::S3 && contains_any(&text, &ELSEWHERE) {
         let region = match (&answer, is("AuthorizationHeaderMalformed")) {
@@ -82,7 +84,7 @@ pub(in crate::store::root) fn cure(
         });
     }
     match kind {
-        FaultKind::ExpiredCredentials => Some("renew the credentials, then run again".to_owned()),
+        FaultKind::ExpiredCredentials => Some("renew the credentials".to_owned()),
         FaultKind::Denied if contains_any(&text, &METADATA_SERVICES) => Some(no_credentials(cloud)),
         FaultKind::Denied if is("SignatureDoesNotMatch") => {
             Some("the secret key does not belong to the key id; check both".to_owned())
@@ -94,6 +96,10 @@ pub(in crate::store::root) fn cure(
             "the session token does not belong to the keys; set all three anew".to_owned(),
         ),
         FaultKind::Denied if answer.is_some() => rights(op, cloud),
+        FaultKind::Denied if cloud == Cloud::Disk => Some(format!(
+            "run as a user who may {} there",
+            if op.is_write() { "write" } else { "read" }
+        )),
         FaultKind::WriteRefused
             if matches!(op, Op::Create | Op::Replace) && says_unsupported(error) =>
         {
@@ -116,7 +122,7 @@ fn no_credentials(cloud: Cloud) -> String {
             "GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_BEARER_TOKEN",
             "GOOGLE_SKIP_SIGNATURE",
         ),
-        Cloud::Azure | Cloud::Other => (
+        Cloud::Azure | Cloud::Disk | Cloud::Other => (
             "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN",
             "AZURE_SKIP_SIGNATURE",
         ),
@@ -147,7 +153,7 @@ fn rights(op: Op, cloud: Cloud) -> Option<String> {
             "the role Storage Blob Data Contributor, or SAS permission d",
             "the role Storage Blob Data Reader, or SAS permission l",
         ),
-        Cloud::Other => return None,
+        Cloud::Disk | Cloud::Other => return None,
     };
     let right = match op {
         Op::Read | Op::Head => reads,

@@ -258,3 +258,24 @@ async fn a_store_that_cannot_be_reached_says_what_broke() {
     assert!(message.contains("onnection refused"), "{message}");
     assert!(message.contains(&gone.url()), "{message}");
 }
+
+#[test]
+fn a_disk_that_refuses_says_as_whom_to_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::open(dir.path().to_str().unwrap()).unwrap();
+    for (op, says) in [
+        (Op::Read, "may read there"),
+        (Op::Create, "may write there"),
+    ] {
+        let refused = object_store::Error::Generic {
+            store: "LocalFileSystem",
+            source: Box::new(std::io::Error::from(std::io::ErrorKind::PermissionDenied)),
+        };
+        let message = root.error(op, "key", refused).to_string();
+        assert!(
+            message.contains("permission denied; run as a user who"),
+            "{message}"
+        );
+        assert!(message.ends_with(says), "{message}");
+    }
+}
