@@ -19,6 +19,7 @@ use crate::report::{Ending, Report};
 use crate::retire::{Retire, Retired};
 use crate::settings::Settings;
 use crate::store::Root;
+use crate::store::examine::Examiner;
 use crate::store::lease::LEASE_KEY;
 use crate::store::manifest::Manifest;
 use crate::store::records::Records;
@@ -39,6 +40,8 @@ pub struct Runbook {
     receipt: bool,
     stop: Sender<Option<String>>,
     clock: Arc<dyn Clock>,
+    /// Shared by every step that writes.
+    examiner: Examiner,
     watchers: Watchers,
 }
 
@@ -139,6 +142,7 @@ impl Runbook {
             receipt: false,
             stop: Sender::new(None),
             clock: Arc::new(SystemClock::new()),
+            examiner: Examiner::default(),
             watchers: Watchers::none(),
         }
     }
@@ -271,6 +275,7 @@ impl Runbook {
         let retire = Retire::new(self.root.clone())
             .settings(self.settings.clone())
             .watched_by(self.watchers.clone())
+            .examined_by(self.examiner.clone())
             .delete(true)
             .verified(proof);
         let stop = retire.stop();
@@ -349,6 +354,7 @@ impl Runbook {
             return Ok(None);
         };
         let started = Instant::now();
+        let declare = declare.examined_by(self.examiner.clone());
         let declared = declare.dry_run(self.settings.dry_run).run();
         let declared = watch::as_step(Step::Declare, &self.watchers, &self.root, declared);
         let declared = declared.await?;
@@ -389,6 +395,7 @@ impl Runbook {
         let started = Instant::now();
         let handle = Upgrade::new(self.root.clone())
             .settings(self.settings.clone())
+            .examined_by(self.examiner.clone())
             .steps(Steps::All)
             .part_of(self.watchers.clone(), span.clone())
             .start()

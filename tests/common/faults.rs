@@ -481,9 +481,10 @@ impl ObjectStore for FaultStore {
         opts: PutOptions,
     ) -> Result<PutResult> {
         let fate = self.script.before(Op::Put, location.as_ref()).await?;
-        let result = self.inner.put_opts(location, payload, opts).await?;
+        // That it is refused is an answer like any other.
+        let result = self.inner.put_opts(location, payload, opts).await;
         fate.of_the_answer().await?;
-        Ok(result)
+        result
     }
 
     async fn put_multipart_opts(
