@@ -81,8 +81,8 @@ impl Examination {
         let skew_s = self.clock_skew_s?;
         (skew_s.unsigned_abs() > SKEW_UNSAID_S).then(|| {
             format!(
-                "the clock of the store of `{}` is {} this machine's, so a lease may be taken for expired too \
-                 early or too late by as much; set this machine's clock, as with `chronyc makestep`",
+                "the clock of the store of `{}` is {} this machine's, so a lease is good for less here, or \
+                 claimed later, by as much; set this machine's clock, as with `chronyc makestep`",
                 self.root,
                 apart(skew_s),
             )

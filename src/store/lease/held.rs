@@ -22,6 +22,9 @@ struct HeldInner {
     root: String,
     run_id: String,
     ttl_s: u64,
+    /// How long a confirmation is good for here: to a store whose clock is ahead, and to all
+    /// who go by it, its time looks older than it is.
+    good_for: Duration,
     if_match: IfMatch,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
@@ -61,6 +64,7 @@ impl Held {
             root: root.url().to_owned(),
             run_id: claim.run_id.clone(),
             ttl_s: claim.ttl_s,
+            good_for: Duration::from_secs(claim.ttl_s.saturating_add_signed(-claim.skew_s.max(0))),
             if_match: claim.if_match,
             clock,
             state: Mutex::new(State {
@@ -76,7 +80,7 @@ impl Held {
         &self.0.run_id
     }
 
-    /// How long a confirmation is good for.
+    /// How long a confirmation is good for by the record.
     pub(crate) fn ttl(&self) -> Duration {
         Duration::from_secs(self.0.ttl_s)
     }
@@ -110,7 +114,7 @@ impl Held {
         let now = self.0.clock.now();
         let mut state = self.state();
         let silent = now.since(state.confirmed);
-        if state.end.is_none() && silent >= self.ttl() {
+        if state.end.is_none() && silent >= self.0.good_for {
             state.end = Some(End::Stale(silent));
         }
         match state.end.clone() {

@@ -199,6 +199,29 @@ async fn a_lease_is_claimable_only_when_it_has_expired_on_both_clocks() {
 }
 
 #[tokio::test]
+async fn a_lease_is_held_only_while_it_is_by_both_clocks() {
+    for (skew_s, good_for) in [(0, 900), (250, 650), (-250, 900)] {
+        let (root, clock) = (memory(), clock());
+        let claim = Claim {
+            skew_s,
+            ..claim("us")
+        };
+        let held = acquire(&root, &claim, clock.clone()).await.unwrap().held;
+        clock.advance(good_for - 1);
+        held.put(&root, "stamp", "in time").await.unwrap();
+        clock.advance(1);
+        held.put(&root, "stamp", "late").await.unwrap_err();
+        assert_eq!(root.get("stamp").await.unwrap(), "in time");
+        // Somebody whose clock is the store's may claim it no earlier.
+        let store = Arc::new(ScriptedClock::at(
+            NOW.saturating_add_signed(skew_s) + good_for - 1,
+        ));
+        let early = acquire(&root, &super::claim("them"), store).await;
+        assert!(matches!(early, Err(LeaseError::Live(_))), "{early:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_lease_that_was_restored_with_its_store_is_claimable() {
     // The object is new, by any clock; what it says is old.
     let root = memory();
