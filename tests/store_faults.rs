@@ -29,6 +29,9 @@ async fn upgrade(store: Arc<dyn ObjectStore>, toml: &str) -> Report {
     handle.join().await.unwrap()
 }
 
+/// Whether a key is of some kind.
+type IsKind = fn(&str) -> bool;
+
 /// Chunks, of leaves and of columns.
 fn is_chunk(key: &str) -> bool {
     key.contains("/c/")
@@ -55,6 +58,7 @@ fn wrong(expected: &Expected, tree: &Tree) -> Vec<String> {
     let lines = compare_all(expected, tree);
     let lines = lines.iter().filter(|line| !line.starts_with("missing: "));
     let lines = lines.filter(|line| !line.starts_with(MANIFEST) && !line.contains(LEASE));
+    let lines = lines.filter(|line| !line.contains(": .zagg-stream/"));
     lines.filter(|line| !is_unstamped(line)).cloned().collect()
 }
 
@@ -84,7 +88,7 @@ const PASSING: [PassingFault; 7] = [
 
 #[tokio::test]
 async fn what_could_not_be_read_at_first_is_never_fill() {
-    let kinds: [fn(&str) -> bool; 2] = [is_chunk, is_metadata];
+    let kinds: [IsKind; 2] = [is_chunk, is_metadata];
     for law in Law::ALL {
         let case = Case::load("strata");
         let (declared, expected) = (case.declared(law), case.upgraded(law));
@@ -192,7 +196,7 @@ async fn a_fault_where_nothing_is_tried_twice_ends_the_run_and_the_next_goes_on(
 #[tokio::test]
 async fn an_answer_that_is_lost_hides_no_write_and_makes_no_second_one() {
     let case = Case::load("flux");
-    let kinds: [(&str, fn(&str) -> bool, u64); 4] = [
+    let kinds: [(&str, IsKind, u64); 4] = [
         ("the lease", |key| key == LEASE, 1),
         ("a root document", |key| key.ends_with(".zarr/zarr.json"), 6),
         ("a chunk", is_chunk, 6),

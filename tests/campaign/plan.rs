@@ -18,7 +18,7 @@ const MAX_RUNS: u64 = 3;
 const LATEST_WRITE: u64 = 400;
 
 /// How often, in a hundred calls, a fault strikes.
-const RATES: [u64; 4] = [1, 3, 10, 30];
+const RATES: [u64; 5] = [1, 3, 10, 30, 60];
 
 /// Where the store lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
