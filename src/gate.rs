@@ -3,16 +3,17 @@
 //! Cheapest reads first: the two root documents the caller already has, then the
 //! metadata of the column's arrays, and that only when nothing else speaks against it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use serde_json::Value;
 
 use crate::error::LeafFault;
 use crate::messages::{LeafRef, Reason};
+use crate::store::document::Document;
+use crate::store::root::Entry;
 use crate::store::stamp::{ArtifactRoot, Stamp};
 use crate::store::template::ColumnTemplate;
-use crate::store::{METADATA, Root, StoreError, json};
+use crate::store::{METADATA, Root, StoreError};
 
 /// Metadata documents of one column read at once.
 const DOCUMENTS_AT_ONCE: usize = 16;
@@ -64,15 +65,16 @@ pub(crate) fn judge_roots(
     (column_stamp.granule_count() != stamp.granule_count()).then_some(Reason::GranuleDrift)
 }
 
-/// Whether any group's members, or any member's metadata, differ from the template.
-/// One listing tells the members of every group.
+/// Whether any group's members, or any member's metadata, differ from the template. One
+/// listing tells the members of every group, and on the stores that list a hash of the
+/// content, what their metadata says; what it does not tell is read.
 async fn structure_drifted(
     root: &Root,
     template: &ColumnTemplate,
     leaf: &LeafRef,
 ) -> Result<bool, StoreError> {
     let column = leaf.column_path();
-    let due: BTreeMap<String, &Value> = template
+    let due: BTreeMap<String, &Document> = template
         .groups
         .iter()
         .flat_map(|group| group.arrays().map(move |array| (group.order, array)))
@@ -82,15 +84,16 @@ async fn structure_drifted(
         })
         .collect();
     let stored = array_documents(root, &column).await?;
-    if !stored.iter().eq(due.keys()) {
+    if !stored.keys().eq(due.keys()) {
         return Ok(true);
     }
     let checks: Vec<_> = due
         .into_iter()
-        .map(|(key, document)| async move {
+        .zip(stored.values())
+        .filter(|((_, document), entry)| !document.is_shown_by(entry))
+        .map(|((key, document), _)| async move {
             let found = root.get_if_present(&key).await?;
-            let found: Option<Value> = found.and_then(|bytes| json::parse(&bytes).ok());
-            Ok::<_, StoreError>(found.as_ref() != Some(document))
+            Ok::<_, StoreError>(!found.is_some_and(|bytes| document.is_said_by(&bytes)))
         })
         .collect();
     let mut drifts = stream::iter(checks).buffer_unordered(DOCUMENTS_AT_ONCE);
@@ -102,17 +105,17 @@ async fn structure_drifted(
     Ok(false)
 }
 
-/// Keys of the metadata documents of every array in every group of a column.
-async fn array_documents(root: &Root, column: &str) -> Result<BTreeSet<String>, StoreError> {
+/// The metadata documents of every array in every group of a column, by key.
+async fn array_documents(root: &Root, column: &str) -> Result<BTreeMap<String, Entry>, StoreError> {
     let below_column = column.len() + 1;
     root.list(column)
-        .map_ok(|object| object.key)
-        .try_filter(|key| {
-            let below = key.get(below_column..).unwrap_or_default();
+        .try_filter(|object| {
+            let below = object.key.get(below_column..).unwrap_or_default();
             let parts: Vec<&str> = below.split('/').collect();
             let is_document = matches!(parts[..], [_, _, METADATA]);
             async move { is_document }
         })
+        .map_ok(|object| (object.key.clone(), object))
         .try_collect()
         .await
 }

@@ -26,12 +26,14 @@ extern crate self as zagg_stream;
 
 mod abort;
 mod actors;
+mod apart;
 mod budget;
 #[doc(hidden)]
 pub mod cli;
 #[cfg(test)]
 #[path = "../tests/common/within.rs"]
 mod common;
+mod cores;
 mod declare;
 #[doc(hidden)]
 pub mod demo;
@@ -56,13 +58,14 @@ mod store;
 pub mod time;
 mod upgrade;
 mod verify;
+mod watch;
 mod work;
 mod yaml;
 
 pub use declare::{Declare, DeclareError, Declared};
 pub use error::{AbortReason, Error, FaultKind, LeafFault};
 pub use ladder::generation::SourceChildren;
-pub use messages::{Event, LeafRef, Reason};
+pub use messages::{Event, LeafRef, Progress, Reason, Step};
 pub use plan::{
     Bearing, Cost, Obstacle, PeakMemory, Plan, Planned, PlannedColumns, PlannedDeclaration,
     PlannedLadder, PlannedLevel, PlannedStep, PlannedVerify, Work,
@@ -71,7 +74,8 @@ pub use plan::{
 pub use pyramid::{ConfigError, HashVerdict, Lever, Previous, ScheduleError};
 pub use receipt::{Change, Difference, LadderEntry, LeafEntry, Receipt, ReceiptCheck, StepTaken};
 pub use report::{
-    Bytes, Counts, Ending, FailedLeaf, LadderReport, LevelReport, Report, StageSeconds, Verdicts,
+    Bytes, Counts, Ending, FailedLeaf, LadderReport, LevelReport, Report, SoFar, StageSeconds,
+    Verdicts,
 };
 pub use retire::{
     CleanVerify, Extent, Kept, KeptArtifact, Retire, RetireError, Retired, RetiredArtifact,
@@ -80,8 +84,8 @@ pub use retire::{
 pub use runbook::{Account, Runbook, RunbookError, Stopper};
 pub use settings::{Settings, SettingsError};
 pub use store::{
-    LeafError, LeaseError, ManifestError, RecordError, RetryPolicy, Root, RootError, StoreError,
-    Tally, Touched,
+    Ability, Answer, CredentialsError, Examination, ExamineError, LeafError, LeaseError,
+    ManifestError, RecordError, RetryPolicy, Root, RootError, StoreError, Tally, Touched,
 };
 pub use upgrade::{Steps, Stop, Upgrade, UpgradeHandle};
 pub use verify::{Artifacts, Check, Finding, Refolded, Severity, Verification, Verify};

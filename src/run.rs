@@ -6,15 +6,16 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::Value;
-use tokio::sync::broadcast;
 
 use crate::abort::AbortSignal;
 use crate::budget::MemoryBudget;
+use crate::cores::Cores;
 use crate::error::AbortReason;
 use crate::messages::Event;
 use crate::settings::Settings;
 use crate::store::Root;
 use crate::time::Clock;
+use crate::watch::Watchers;
 
 /// One run of the program on one store, from its admission to its report.
 pub(crate) struct Run {
@@ -24,7 +25,8 @@ pub(crate) struct Run {
     pub run_id: String,
     pub clock: Arc<dyn Clock>,
     pub budget: MemoryBudget,
-    events: broadcast::Sender<Event>,
+    pub cores: Cores,
+    pub watchers: Watchers,
     stopping: AbortSignal,
     reason: OnceLock<AbortReason>,
     /// The stamps of the leaves as they were when their turn came, by path.
@@ -37,15 +39,16 @@ impl Run {
         settings: Settings,
         run_id: String,
         clock: Arc<dyn Clock>,
-        events: broadcast::Sender<Event>,
+        watchers: Watchers,
     ) -> Self {
         Self {
             budget: MemoryBudget::new(settings.memory_budget),
+            cores: Cores::all(),
             root,
             settings,
             run_id,
             clock,
-            events,
+            watchers,
             stopping: AbortSignal::new(),
             reason: OnceLock::new(),
             stamps: Mutex::default(),
@@ -108,7 +111,7 @@ impl Run {
 
     /// Tells the watchers, of whom there may be none.
     pub(crate) fn announce(&self, event: Event) {
-        let _ = self.events.send(event);
+        self.watchers.announce(event);
     }
 }
 

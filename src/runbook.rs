@@ -4,25 +4,31 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures::Stream;
 use serde::Serialize;
-use tokio::sync::watch;
+use tokio::sync::watch::Sender;
+use tracing::{Instrument, Span};
 
+use crate::apart::apart;
 use crate::declare::{Declare, DeclareError, Declared};
 use crate::error::Error;
 use crate::ladder::{LadderTemplate, LadderWork};
+use crate::messages::{Event, Step};
 use crate::pyramid::{ConfigError, Declaration, Lever};
 use crate::receipt::{self, Ran, Receipt, StepTaken};
 use crate::report::{Ending, Report};
 use crate::retire::{Retire, Retired};
 use crate::settings::Settings;
 use crate::store::Root;
+use crate::store::examine::Examiner;
 use crate::store::lease::LEASE_KEY;
 use crate::store::manifest::Manifest;
 use crate::store::records::Records;
 use crate::store::template::ColumnTemplate;
 use crate::time::{Clock, SystemClock};
-use crate::upgrade::{Steps, Upgrade, UpgradeHandle};
+use crate::upgrade::{Steps, Upgrade, UpgradeHandle, run_span};
 use crate::verify::{Verification, Verify};
+use crate::watch::{self, Watchers};
 use crate::work::WorkSet;
 
 /// The runbook of one store, not yet begun.
@@ -33,13 +39,16 @@ pub struct Runbook {
     declare: Option<Declare>,
     retire: bool,
     receipt: bool,
-    stop: watch::Sender<Option<String>>,
+    stop: Sender<Option<String>>,
     clock: Arc<dyn Clock>,
+    /// Shared by every step that writes.
+    examiner: Examiner,
+    watchers: Watchers,
 }
 
 /// Stops a runbook from elsewhere. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Stopper(watch::Sender<Option<String>>);
+pub struct Stopper(Sender<Option<String>>);
 
 impl Stopper {
     /// Stops the runbook: what is being written is finished, the lease is given back, and
@@ -132,8 +141,10 @@ impl Runbook {
             declare: None,
             retire: false,
             receipt: false,
-            stop: watch::Sender::new(None),
+            stop: Sender::new(None),
             clock: Arc::new(SystemClock::new()),
+            examiner: Examiner::default(),
+            watchers: Watchers::none(),
         }
     }
 
@@ -170,11 +181,34 @@ impl Runbook {
         Stopper(self.stop.clone())
     }
 
-    /// Takes the steps.
+    /// What happens from now on, until the runbook ends. A watcher that is behind loses the
+    /// oldest events.
+    pub fn events(&self) -> impl Stream<Item = Event> + Send + use<> {
+        self.watchers.stream()
+    }
+
+    /// Takes the steps, on a thread of its own. Dropping what this returns stops them, as
+    /// [`Stopper::stop`] does.
     ///
     /// # Errors
     /// What refused the first step that did not end in an account of its own.
-    pub async fn run(mut self) -> Result<Account, RunbookError> {
+    pub async fn run(self) -> Result<Account, RunbookError> {
+        let stopper = self.stopper();
+        let left = move || stopper.stop("the one who started it, who has gone away");
+        let steps = move || async move {
+            let (span, watchers) = (run_span(&self.root), self.watchers.clone());
+            let account = self.take_steps(&span).instrument(span.clone()).await;
+            let outcome = match &account {
+                Ok(account) => account.report.outcome,
+                Err(error) => error.ending(),
+            };
+            watchers.announce(Event::Finished { outcome });
+            account
+        };
+        apart("zagg-runbook", steps, left).await?
+    }
+
+    async fn take_steps(mut self, span: &Span) -> Result<Account, RunbookError> {
         let started_at = self.now();
         let mut steps = Vec::new();
         let before = Manifest::read(&self.root).await.map_err(Error::from)?;
@@ -188,7 +222,7 @@ impl Runbook {
             return Ok(self.only_declared(declared, steps));
         }
         let mut account = Account {
-            report: self.upgrade(&mut steps).await?,
+            report: self.upgrade(&mut steps, span).await?,
             declared,
             verified: None,
             retired: None,
@@ -210,7 +244,9 @@ impl Runbook {
     /// Verifies what stands, by the default sample of leaves. A stop leaves it undone.
     async fn verify(&self, account: &mut Account) {
         let started = Instant::now();
-        let verify = Verify::new(self.root.clone()).settings(self.settings.clone());
+        let verify = Verify::new(self.root.clone())
+            .settings(self.settings.clone())
+            .watched_by(self.watchers.clone());
         let verification = tokio::select! {
             verification = verify.run() => verification,
             by = self.stopped() => {
@@ -245,6 +281,8 @@ impl Runbook {
         let started = Instant::now();
         let retire = Retire::new(self.root.clone())
             .settings(self.settings.clone())
+            .watched_by(self.watchers.clone())
+            .examined_by(self.examiner.clone())
             .delete(true)
             .verified(proof);
         let stop = retire.stop();
@@ -285,7 +323,9 @@ impl Runbook {
             steps: account.steps.clone(),
             stamps: std::mem::take(&mut account.report.stamps),
         };
-        match self.write_receipt(ran).await {
+        let written = self.write_receipt(ran);
+        let written = watch::as_step(Step::Receipt, &self.watchers, &self.root, written);
+        match written.await {
             Ok(key) => account.receipt = Some(key),
             Err(error) => account.report.warnings.push(format!(
                 "no receipt was written, the store is complete without it: {error}; `zagg-stream upgrade {} --receipt` writes one",
@@ -321,7 +361,10 @@ impl Runbook {
             return Ok(None);
         };
         let started = Instant::now();
-        let declared = declare.dry_run(self.settings.dry_run).run().await?;
+        let declare = declare.examined_by(self.examiner.clone());
+        let declared = declare.dry_run(self.settings.dry_run).run();
+        let declared = watch::as_step(Step::Declare, &self.watchers, &self.root, declared);
+        let declared = declared.await?;
         for warning in &declared.warnings {
             tracing::warn!("{warning}");
         }
@@ -355,11 +398,13 @@ impl Runbook {
     }
 
     /// Columns and ladder, under one lease.
-    async fn upgrade(&self, steps: &mut Vec<StepTaken>) -> Result<Report, Error> {
+    async fn upgrade(&self, steps: &mut Vec<StepTaken>, span: &Span) -> Result<Report, Error> {
         let started = Instant::now();
         let handle = Upgrade::new(self.root.clone())
             .settings(self.settings.clone())
+            .examined_by(self.examiner.clone())
             .steps(Steps::All)
+            .part_of(self.watchers.clone(), span.clone())
             .start()
             .await?;
         let report = self.until_stopped(handle).await?;

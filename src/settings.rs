@@ -10,9 +10,6 @@ use crate::store::retry::RetryPolicy;
 /// Every knob with its default; the file an operator copies from.
 const DEFAULTS: &str = include_str!("../config/default.toml");
 
-/// Folds per core when the number is left to the program.
-const FOLDS_PER_CORE: usize = 2;
-
 /// The most slots a stage can have: more are no bound at all.
 pub(crate) const MAX_SLOTS: usize = tokio::sync::Semaphore::MAX_PERMITS;
 
@@ -24,7 +21,7 @@ pub struct Settings {
     pub fold_law: FoldLaw,
     /// Leaves in the pipeline at once.
     pub max_in_flight: usize,
-    /// Leaves folded at once.
+    /// Leaves read and folded at once.
     pub max_folds: usize,
     /// Columns written at once.
     pub max_writers: usize,
@@ -125,7 +122,7 @@ impl Settings {
         Ok(Self {
             fold_law: pick!(fold_law),
             max_in_flight: at_least_one("max_in_flight", pick!(max_in_flight))?.min(MAX_SLOTS),
-            max_folds: folds(pick!(max_folds)).min(MAX_SLOTS),
+            max_folds: at_least_one("max_folds", pick!(max_folds))?.min(MAX_SLOTS),
             max_writers: at_least_one("max_writers", pick!(max_writers))?.min(MAX_SLOTS),
             memory_budget: size("memory_budget", pick!(memory_budget))?,
             read_window: size("read_window", pick!(read_window))?,
@@ -155,14 +152,6 @@ impl Default for Settings {
             Err(_) => unreachable!("config/default.toml is part of the program"),
         }
     }
-}
-
-fn folds(configured: usize) -> usize {
-    if configured > 0 {
-        return configured;
-    }
-    std::thread::available_parallelism()
-        .map_or(FOLDS_PER_CORE, |cores| cores.get() * FOLDS_PER_CORE)
 }
 
 fn at_least_one<N: PartialEq + Default>(key: &'static str, value: N) -> Result<N, SettingsError> {
@@ -198,7 +187,6 @@ mod tests {
         let settings = Settings::default();
         assert_eq!(settings.memory_budget, 512 << 20);
         assert_eq!(settings.lease_ttl, Duration::from_secs(900));
-        assert!(settings.max_folds >= FOLDS_PER_CORE);
     }
 
     #[test]

@@ -5,26 +5,28 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use actix::{Actor, Addr};
-use tokio::sync::broadcast;
 
 use crate::abort::AbortSignal;
 use crate::actors::{self, LeaseKeeper, Pass, Search};
 use crate::error::{AbortReason, Error};
 use crate::ladder::{Ladder, LadderWork};
-use crate::messages::{EndLease, Event, Finish};
+use crate::messages::{EndLease, Event, Finish, Step};
 use crate::pyramid::Declaration;
 use crate::report::{Bytes, Counts, Ending, LadderReport, Report, Tally};
 use crate::run::{Run, new_run_id};
+use crate::store::examine::Examiner;
 use crate::store::manifest::Manifest;
 use crate::store::records::Records;
 use crate::store::template::ColumnTemplate;
 use crate::store::{lease, status};
 use crate::upgrade::{Steps, Upgrade};
+use crate::watch::{self, Watched, Watchers};
 use crate::work::WorkSet;
 
 /// A run that may begin.
 pub(crate) struct Admitted {
     pub run: Arc<Run>,
+    examiner: Examiner,
     steps: Steps,
     template: Arc<ColumnTemplate>,
     ladder: Option<Arc<Ladder>>,
@@ -41,15 +43,27 @@ pub(crate) struct Admitted {
 ///
 /// # Errors
 /// The refusal.
-pub(crate) async fn admit(
-    upgrade: Upgrade,
-    events: broadcast::Sender<Event>,
-) -> Result<Admitted, Error> {
+pub(crate) async fn admit(upgrade: Upgrade, watchers: Watchers) -> Result<Admitted, Error> {
+    let root = upgrade.root.clone();
+    let judged = judge(upgrade, watchers.clone());
+    let admitted = watch::as_step(Step::Listing, &watchers, &root, judged).await?;
+    let run = &admitted.run;
+    tracing::info!(root = run.root.url(), run_id = run.run_id, "admitted");
+    run.announce(Event::Started {
+        root: run.root.url().to_owned(),
+        run_id: run.run_id.clone(),
+    });
+    Ok(admitted)
+}
+
+async fn judge(upgrade: Upgrade, watchers: Watchers) -> Result<Admitted, Error> {
     let Upgrade {
         root,
         settings,
         steps,
         clock,
+        examiner,
+        ..
     } = upgrade;
     if !settings.dry_run {
         root.ensure_writable()?;
@@ -87,13 +101,14 @@ pub(crate) async fn admit(
         tracing::warn!("{warning}");
     }
     let run_id = new_run_id(&*clock);
-    let run = Arc::new(Run::new(root, settings, run_id, clock, events));
+    let run = Arc::new(Run::new(root, settings, run_id, clock, watchers));
     let ladder = match steps.ladder() {
         true => Some(Arc::new(Ladder::new(run.clone(), template.clone())?)),
         false => None,
     };
     Ok(Admitted {
         run,
+        examiner,
         steps,
         template,
         ladder,
@@ -112,7 +127,7 @@ pub(crate) async fn take(admitted: Admitted) -> Option<Report> {
         let tally = Tally::default();
         return Some(report(&admitted, tally, None, Ending::NothingToDo, started));
     }
-    let keeper = LeaseKeeper::new(run.clone()).start();
+    let keeper = LeaseKeeper::new(run.clone(), admitted.examiner.clone()).start();
     let mut tally = columns(&admitted, &keeper).await?;
     let mut ending = ending(&run, tally.counts.failed);
     let mut waits = None;
@@ -128,15 +143,12 @@ pub(crate) async fn take(admitted: Admitted) -> Option<Report> {
     if waits.is_some() && admitted.steps == Steps::Ladder && !run.is_stopping() {
         ending = Ending::Refused;
     }
+    // A ladder that failed keeps its lease, so that nobody builds on half of it (`format.md`
+    // section 9).
     let keep = climbed.is_some() && matches!(ending, Ending::Failed | Ending::Aborted);
-    match keeper.send(EndLease { keep }).await {
-        Ok(Ok(true)) => tally.warnings.push(lease_stands(&run)),
-        Ok(Err(error)) => tally
-            .warnings
-            .push(format!("the lease was not given back: {error}")),
-        // Nothing was held, it was given back, or the keeper is gone.
-        Ok(Ok(false)) | Err(_) => {}
-    }
+    // A keeper that is gone has nothing to tell.
+    let told = keeper.send(EndLease { keep }).await;
+    tally.warnings.extend(told.unwrap_or_default());
     let mut report = report(&admitted, tally, climbed, ending, started);
     match waits {
         // A run that was stopped says why.
@@ -165,10 +177,15 @@ async fn columns(admitted: &Admitted, keeper: &Addr<LeaseKeeper>) -> Option<Tall
         dry_run: !writes || settings.dry_run,
         max_leaves: settings.max_leaves.filter(|_| writes),
         enough: AbortSignal::new(),
-        num_leaves: work.num_leaves(),
     };
-    let tally = actors::start_columns(Arc::new(pass), work.clone(), keeper.clone());
-    tally.await.ok()
+    let watched = watch(&admitted.run, Step::Columns, work.num_leaves());
+    let tally = actors::start_columns(
+        Arc::new(pass),
+        work.clone(),
+        keeper.clone(),
+        watched.clone(),
+    );
+    watched.during(tally).await.ok()
 }
 
 /// Why the ladder may not begin, in a sentence for the operator (`format.md` section 9:
@@ -211,6 +228,8 @@ async fn climb(
             run.stop(AbortReason::StoreWide {
                 kind: error.kind(),
                 error: error.to_string(),
+                credentials_end: run.root.credentials_end(),
+                so_far: None,
             });
             return Some(LadderReport::default());
         }
@@ -225,11 +244,14 @@ async fn climb(
         work,
         above: if is_whole { Vec::new() } else { above },
     };
-    let ladders = actors::start_ladder(search, keeper.clone()).ok()?;
-    let tally = ladders.tally.await.ok()?;
+    let watched = watch(run, Step::Ladder, 0);
+    let ladders = actors::start_ladder(search, keeper.clone(), watched.clone()).ok()?;
+    let tally = watched.during(ladders.tally).await.ok()?;
     let counts = tally.counts;
     let is_complete = is_whole && !run.is_stopping() && counts.failed + counts.not_attempted == 0;
-    let mut report = ladders.finisher.send(Finish { is_complete }).await.ok()?;
+    let finish = ladders.finisher.send(Finish { is_complete });
+    let finish = watch::as_step(Step::Finisher, &run.watchers, &run.root, finish);
+    let mut report = finish.await.ok()?;
     if !is_whole {
         columns.warnings.push(
             "only a part of the ladder was asked for, so coverage and manifest were left as they are; run `zagg-stream sweep ROOT` for the rest"
@@ -246,23 +268,18 @@ async fn climb(
     Some(report)
 }
 
+/// A step of this run with so many pieces of work.
+fn watch(run: &Run, step: Step, total: u64) -> Arc<Watched> {
+    let watched = Watched::new(step, run.watchers.clone(), &run.root, total);
+    Arc::new(watched.budget(&run.budget))
+}
+
 fn ending(run: &Run, failed: u64) -> Ending {
     match run.reason() {
         Some(reason) => reason.ending(),
         None if failed > 0 => Ending::Failed,
         None => Ending::Done,
     }
-}
-
-/// A ladder that failed keeps its lease, so that nobody builds on half of it
-/// (`format.md` section 9).
-fn lease_stands(run: &Run) -> String {
-    format!(
-        "the lease of this run stands, because the ladder is not complete: it expires in {} s, or `zagg-stream lease release {} --run-id {}` gives it back; then run again",
-        run.settings.lease_ttl.as_secs(),
-        run.root.url(),
-        run.run_id,
-    )
 }
 
 fn report(

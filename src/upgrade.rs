@@ -3,7 +3,8 @@
 use std::sync::{Arc, Weak};
 
 use futures::Stream;
-use tokio::sync::{broadcast, oneshot};
+use tokio::sync::oneshot;
+use tracing::{Instrument, Span};
 
 use crate::error::{AbortReason, Error};
 use crate::messages::Event;
@@ -12,10 +13,9 @@ use crate::run::Run;
 use crate::settings::Settings;
 use crate::steps;
 use crate::store::Root;
+use crate::store::examine::Examiner;
 use crate::time::{Clock, SystemClock};
-
-/// Events kept for a watcher that is behind.
-const EVENTS_KEPT: usize = 1024;
+use crate::watch::{Watchers, WeakWatchers};
 
 /// An upgrade of one store, not yet begun.
 #[derive(Debug)]
@@ -24,6 +24,9 @@ pub struct Upgrade {
     pub(crate) settings: Settings,
     pub(crate) steps: Steps,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) examiner: Examiner,
+    /// Of the whole that this is a part of.
+    part_of: Option<(Watchers, Span)>,
 }
 
 /// Which steps of an upgrade a run takes.
@@ -58,6 +61,8 @@ impl Upgrade {
             settings: Settings::default(),
             steps: Steps::default(),
             clock: Arc::new(SystemClock::new()),
+            examiner: Examiner::default(),
+            part_of: None,
         }
     }
 
@@ -73,6 +78,18 @@ impl Upgrade {
         self
     }
 
+    /// Shares what a step before it has found of the store.
+    pub(crate) fn examined_by(mut self, examiner: Examiner) -> Self {
+        self.examiner = examiner;
+        self
+    }
+
+    /// Makes it a part of something that is watched as a whole, within this span.
+    pub(crate) fn part_of(mut self, watchers: Watchers, span: Span) -> Self {
+        self.part_of = Some((watchers, span));
+        self
+    }
+
     /// Admits and starts the run, on a thread and a runtime of its own; returns once
     /// it is admitted. Nothing has been written by then.
     ///
@@ -81,26 +98,31 @@ impl Upgrade {
     pub async fn start(self) -> Result<UpgradeHandle, Error> {
         let (admitted, admission) = oneshot::channel();
         let (ended, report) = oneshot::channel();
-        let (events, _) = broadcast::channel(EVENTS_KEPT);
-        let watched = events.downgrade();
+        let is_whole = self.part_of.is_none();
+        let (watchers, span) = self
+            .part_of
+            .clone()
+            .unwrap_or_else(|| (Watchers::none(), run_span(&self.root)));
+        let events = watchers.downgrade();
         std::thread::Builder::new()
             .name("zagg-pass".to_owned())
-            .spawn(move || run_system(self, events, admitted, ended))
+            .spawn(move || run_system(self, watchers, (span, is_whole), admitted, ended))
             .map_err(Error::Thread)?;
         let stop = admission.await.map_err(|_| Error::PassVanished)??;
         Ok(UpgradeHandle {
-            events: watched,
+            events,
             stop,
             report,
         })
     }
 }
 
-/// A pass under way. Dropping it does not stop the pass; [`UpgradeHandle::abort`] does.
+/// A run under way. Dropping it, or what waits for its end, stops the run as
+/// [`UpgradeHandle::abort`] does.
 #[derive(Debug)]
 pub struct UpgradeHandle {
     /// Weak, so that a stream of events ends with the pass and not with the handle.
-    events: broadcast::WeakSender<Event>,
+    events: WeakWatchers,
     stop: Stop,
     report: oneshot::Receiver<Report>,
 }
@@ -123,17 +145,7 @@ impl UpgradeHandle {
     /// What happens from now on, until the pass ends. A watcher that is behind loses the
     /// oldest events.
     pub fn events(&self) -> impl Stream<Item = Event> + Send + use<> {
-        let events = self.events.upgrade().map(|events| events.subscribe());
-        async_stream::stream! {
-            let Some(mut events) = events else { return };
-            loop {
-                match events.recv().await {
-                    Ok(event) => yield event,
-                    Err(broadcast::error::RecvError::Lagged(_)) => {}
-                    Err(broadcast::error::RecvError::Closed) => break,
-                }
-            }
-        }
+        self.events.stream()
     }
 
     /// A way to stop the pass while somebody else waits for its end.
@@ -151,14 +163,29 @@ impl UpgradeHandle {
     /// # Errors
     /// When the thread of the pass ended without a report, which is a fault of the
     /// program.
-    pub async fn join(self) -> Result<Report, Error> {
-        self.report.await.map_err(|_| Error::PassVanished)
+    pub async fn join(mut self) -> Result<Report, Error> {
+        (&mut self.report).await.map_err(|_| Error::PassVanished)
     }
+}
+
+impl Drop for UpgradeHandle {
+    fn drop(&mut self) {
+        // Once there is a report, or nobody who could make one, there is nothing to stop.
+        if !self.report.is_terminated() {
+            self.abort("the one who started it, who has gone away");
+        }
+    }
+}
+
+/// The span of one run, whose id is known once it is admitted.
+pub(crate) fn run_span(root: &Root) -> Span {
+    tracing::info_span!("run", root = root.url(), run_id = tracing::field::Empty)
 }
 
 fn run_system(
     upgrade: Upgrade,
-    events: broadcast::Sender<Event>,
+    watchers: Watchers,
+    (span, is_whole): (Span, bool),
     admitted: oneshot::Sender<Result<Stop, Error>>,
     ended: oneshot::Sender<Report>,
 ) {
@@ -171,17 +198,24 @@ fn run_system(
         Err(error) => return drop(admitted.send(Err(Error::Thread(error)))),
     };
     let system = actix::System::with_tokio_rt(|| runtime);
-    system.block_on(async {
-        let admission = match steps::admit(upgrade, events).await {
+    let run_id = span.clone();
+    let work = async {
+        let admission = match steps::admit(upgrade, watchers.clone()).await {
             Ok(admission) => admission,
             // Whoever started the run may have gone away, here and below.
             Err(error) => return drop(admitted.send(Err(error))),
         };
+        run_id.record("run_id", &admission.run.run_id);
         let _ = admitted.send(Ok(Stop(Arc::downgrade(&admission.run))));
         if let Some(report) = steps::take(admission).await {
+            if is_whole {
+                let outcome = report.outcome;
+                watchers.announce(Event::Finished { outcome });
+            }
             let _ = ended.send(report);
         }
-    });
+    };
+    system.block_on(work.instrument(span));
 }
 
 #[cfg(test)]
@@ -196,8 +230,7 @@ mod tests {
             ..Settings::default()
         };
         let upgrade = Upgrade::new(root.clone()).settings(settings);
-        let (events, _) = broadcast::channel(1);
-        steps::admit(upgrade, events).await.err().unwrap()
+        steps::admit(upgrade, Watchers::none()).await.err().unwrap()
     }
 
     #[tokio::test]

@@ -133,6 +133,7 @@ impl WorkSet {
             }
             Ok::<_, StoreError>((shard.word, windows))
         });
+        let listed: Vec<_> = listed.collect();
         stream::iter(listed)
             .buffered(LISTINGS_AT_ONCE)
             .try_filter(|(_, windows)| ready(!windows.is_empty()))

@@ -20,7 +20,8 @@ use std::thread;
 
 use common::cases::Case;
 use common::child::work;
-use common::compare::{compare_all, is_scratch, is_staged, without_sidecars};
+use common::compare::{compare_all, is_staged, without_sidecars};
+use common::library::PROBE;
 use common::verified::verify;
 use plan::Plan;
 use stage::Stage;
@@ -76,7 +77,7 @@ async fn play(seed: u64) -> u64 {
     let ladder = report.ladder.as_ref();
     assert!(ladder.is_some_and(|ladder| ladder.finished), "{}", told());
     let mut tree = stage.tree().await;
-    tree.retain(|key, _| !is_staged(key) && !is_scratch(key));
+    tree.retain(|key, _| !is_staged(key) && !key.starts_with(PROBE));
     assert_eq!(compare_all(&expected, &tree), left, "{}", told());
     let verified = verify(&tree, plan.law).await;
     assert!(verified.is_clean(), "{:#?}\n{}", verified.findings, told());

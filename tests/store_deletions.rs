@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use common::cases::{Case, Law};
-use common::compare::{assert_all, compare_all, is_scratch};
+use common::compare::{assert_all, compare_all};
 use common::dice::dice_of;
 use common::faults::{FaultStore, Op, Rule};
 use common::ladder::artifact_of;
-use common::library::{LEASE, in_memory, settings, tree_in};
+use common::library::{LEASE, PROBE, in_memory, settings, tree_in};
 use common::old::Old;
 use common::s3::S3Server;
 use common::stores::{Tree, differences};
@@ -191,7 +191,7 @@ async fn writing_anew_by_listings_that_lack_a_part_deletes_nothing_else() {
         assert!(store.fired() > 0);
         rewritten += report.counts.written;
         for ((op, key), _) in store.tally() {
-            let of_the_run = key == LEASE || is_scratch(&key);
+            let of_the_run = key == LEASE || key.starts_with(PROBE);
             let is_own = own.contains(&artifact_of(&key)) || of_the_run;
             assert!(op != Op::Delete || is_own, "seed {seed} deleted {key}");
         }

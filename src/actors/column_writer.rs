@@ -30,8 +30,9 @@ impl Handler<FoldedColumn> for ColumnWriter {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, folded: FoldedColumn, _: &mut Context<Self>) -> Self::Result {
+        let span = folded.ticket.span();
         let work = write(self.pass.clone(), folded);
-        stage::accept(self, &self.slots, work)
+        stage::accept(self, &self.slots, span, work)
     }
 }
 

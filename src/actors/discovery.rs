@@ -8,12 +8,14 @@ use std::sync::Arc;
 use actix::{Actor, Addr, AsyncContext, Context, WrapFuture};
 use futures::StreamExt;
 use tokio::sync::Semaphore;
+use tracing::Instrument;
 
 use super::Pass;
 use super::stage::free_place;
 use super::stamp_reader::StampReader;
 use super::supervisor::Supervisor;
 use crate::messages::{Admit, FoundLeaf, Outcome, Ticket, WorkListed};
+use crate::watch::Watched;
 use crate::work::WorkSet;
 
 pub(crate) struct Discovery {
@@ -21,6 +23,7 @@ pub(crate) struct Discovery {
     work: Option<WorkSet>,
     reader: Addr<StampReader>,
     supervisor: Addr<Supervisor>,
+    watched: Arc<Watched>,
 }
 
 impl Discovery {
@@ -29,12 +32,14 @@ impl Discovery {
         work: WorkSet,
         reader: Addr<StampReader>,
         supervisor: Addr<Supervisor>,
+        watched: Arc<Watched>,
     ) -> Self {
         Self {
             pass,
             work: Some(work),
             reader,
             supervisor,
+            watched,
         }
     }
 }
@@ -49,7 +54,9 @@ impl Actor for Discovery {
                 self.reader.clone(),
                 self.supervisor.clone(),
             );
-            ctx.spawn(discover(pass, work, reader, supervisor).into_actor(self));
+            let discover = discover(pass, work, reader, supervisor);
+            let discover = discover.instrument(self.watched.span().clone());
+            ctx.spawn(discover.into_actor(self));
         }
     }
 }

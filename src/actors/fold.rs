@@ -1,6 +1,7 @@
 //! Folds stamped leaves. In: FoldJob. Out: FoldedColumn. Reads on the I/O threads and
 //! folds on a blocking thread per leaf, one window ahead of each other; at most
-//! `max_folds` leaves at once, their bytes bounded by the memory budget.
+//! `max_folds` leaves at once, their bytes bounded by the memory budget, and no more of
+//! them computing than there are cores.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +22,6 @@ use crate::store::column::EncodedColumn;
 use crate::store::group::Window;
 use crate::store::leaf::OpenLeaf;
 use crate::store::leaf_error::{LeafError, LeafProblem};
-use crate::store::template::ColumnTemplate;
 
 /// A byte of decoded digests becomes a byte of rows. Resident beside the decoded bytes
 /// are the runs of all levels and their merges, and the sums of the cell being compressed:
@@ -69,8 +69,9 @@ impl Handler<FoldJob> for FoldActor {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, job: FoldJob, _: &mut Context<Self>) -> Self::Result {
+        let span = job.ticket.span();
         let work = fold_and_pass_on(self.pass.clone(), job, self.next.clone());
-        stage::accept(self, &self.slots, work)
+        stage::accept(self, &self.slots, span, work)
     }
 }
 
@@ -120,15 +121,15 @@ struct Folded {
 
 /// Folds one leaf. Dropped on the way, it ends the fold thread too, which then finds no
 /// more windows.
-async fn fold(pass: &Pass, leaf: &LeafRef) -> Result<Folded, LeafFault> {
+async fn fold(pass: &Arc<Pass>, leaf: &LeafRef) -> Result<Folded, LeafFault> {
     let started = Instant::now();
     let open = OpenLeaf::open(&pass.run.root, pass.template.clone(), leaf.clone()).await?;
     let open = Arc::new(open);
     let share = Arc::new(pass.run.budget.share());
     let (sender, receiver) = mpsc::channel(WINDOWS_AHEAD);
     let folding = {
-        let (open, share, template) = (open.clone(), share.clone(), pass.template.clone());
-        tokio::task::spawn_blocking(move || fold_windows(&open, &template, receiver, &share))
+        let (pass, open, share) = (pass.clone(), open.clone(), share.clone());
+        tokio::task::spawn_blocking(move || fold_windows(&pass, &open, receiver, &share))
     };
     let mut read = started.elapsed();
     read_windows(pass, &open, &share, sender, &mut read).await?;
@@ -206,34 +207,40 @@ fn block_of(pass: &Pass, cells: &Range<u64>) -> u64 {
 
 /// The fold thread: decodes, folds, encodes, and says how long each took.
 fn fold_windows(
+    pass: &Pass,
     leaf: &OpenLeaf,
-    template: &ColumnTemplate,
     mut windows: mpsc::Receiver<Window>,
     share: &Share,
 ) -> Result<(EncodedColumn, StageSeconds), LeafFault> {
+    let (template, cores) = (&*pass.template, &pass.run.cores);
     let mut stages = StageSeconds::default();
     let path = leaf.leaf.path();
     let failed = |error| LeafError::of_leaf(&path, LeafProblem::Fold(error));
     let mut fold = ColumnFold::new(&template.plan, &template.declaration.fields).map_err(failed)?;
     while let Some(window) = windows.blocking_recv() {
         let blocks_done = window.cells.end / template.plan.block_cells();
-        let mut clock = Instant::now();
-        for slab in leaf.slabs(window) {
-            let (cells, fields) = slab?;
-            stages.decode += lap(&mut clock);
-            fold.push(cells, &fields).map_err(failed)?;
-            stages.fold += lap(&mut clock);
-        }
+        cores.compute(|| {
+            let mut clock = Instant::now();
+            for slab in leaf.slabs(window) {
+                let (cells, fields) = slab?;
+                stages.decode += lap(&mut clock);
+                fold.push(cells, &fields).map_err(failed)?;
+                stages.fold += lap(&mut clock);
+            }
+            Ok::<_, LeafError>(())
+        })?;
         if let Some(last) = blocks_done.checked_sub(1) {
             share.release_through(last);
         }
     }
-    let mut clock = Instant::now();
-    let folded = fold.finish().map_err(failed)?;
-    stages.fold += lap(&mut clock);
-    let column = EncodedColumn::encode(template, &leaf.leaf, leaf.group_attributes(), &folded)?;
-    stages.encode += lap(&mut clock);
-    Ok((column, stages))
+    cores.compute(|| {
+        let mut clock = Instant::now();
+        let folded = fold.finish().map_err(failed)?;
+        stages.fold += lap(&mut clock);
+        let column = EncodedColumn::encode(template, &leaf.leaf, leaf.group_attributes(), &folded)?;
+        stages.encode += lap(&mut clock);
+        Ok((column, stages))
+    })
 }
 
 /// Seconds since `clock`, which starts anew.

@@ -43,13 +43,14 @@ impl Handler<StampedLeaf> for GateActor {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, stamped: StampedLeaf, _: &mut Context<Self>) -> Self::Result {
+        let span = stamped.ticket.span();
         let work = judge_and_pass_on(
             self.pass.clone(),
             stamped,
             self.fold.clone(),
             self.let_through.clone(),
         );
-        stage::accept(self, &self.slots, work)
+        stage::accept(self, &self.slots, span, work)
     }
 }
 

@@ -51,13 +51,14 @@ impl Handler<BuildJob> for LevelBuilder {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, job: BuildJob, _: &mut Context<Self>) -> Self::Result {
+        let span = job.ticket.span();
         let work = build(
             self.ladder.clone(),
             job,
             self.keeper.clone(),
             self.finisher.clone(),
         );
-        stage::accept(self, &self.slots, work)
+        stage::accept(self, &self.slots, span, work)
     }
 }
 

@@ -47,13 +47,14 @@ impl Handler<FoundTarget> for LevelGate {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, found: FoundTarget, _: &mut Context<Self>) -> Self::Result {
+        let span = found.ticket.span();
         let work = judge_and_pass_on(
             self.ladder.clone(),
             found,
             self.builder.clone(),
             self.finisher.clone(),
         );
-        stage::accept(self, &self.slots, work)
+        stage::accept(self, &self.slots, span, work)
     }
 }
 

@@ -35,6 +35,7 @@ use crate::kernels::words::WordError;
 use crate::report::Tally;
 use crate::run::Run;
 use crate::store::template::ColumnTemplate;
+use crate::watch::Watched;
 use crate::work::WorkSet;
 
 use column_writer::ColumnWriter;
@@ -47,7 +48,6 @@ pub(crate) use lease_keeper::LeaseKeeper;
 use level_builder::LevelBuilder;
 use level_gate::LevelGate;
 use stamp_reader::StampReader;
-use supervisor::Step;
 pub(crate) use supervisor::Supervisor;
 pub(crate) use target_finder::Search;
 use target_finder::TargetFinder;
@@ -64,8 +64,6 @@ pub(crate) struct Pass {
     pub max_leaves: Option<u64>,
     /// Raised when as many leaves are under way as were asked for.
     pub enough: AbortSignal,
-    /// Leaves known when the pass began; windows still to be listed come on top.
-    pub num_leaves: u64,
 }
 
 impl Pass {
@@ -81,15 +79,15 @@ pub(crate) fn start_columns(
     pass: Arc<Pass>,
     work: WorkSet,
     keeper: Addr<LeaseKeeper>,
+    watched: Arc<Watched>,
 ) -> oneshot::Receiver<Tally> {
     let (done, tally) = oneshot::channel();
-    let supervisor =
-        Supervisor::new(pass.run.clone(), Step::Columns, pass.num_leaves, done).start();
+    let supervisor = Supervisor::new(pass.run.clone(), watched.clone(), done).start();
     let writer = ColumnWriter::new(pass.clone()).start();
     let fold = FoldActor::new(pass.clone(), keeper, writer).start();
     let gate = GateActor::new(pass.clone(), fold).start();
     let reader = StampReader::new(pass.clone(), gate).start();
-    Discovery::new(pass, work, reader, supervisor).start();
+    Discovery::new(pass, work, reader, supervisor, watched).start();
     tally
 }
 
@@ -108,14 +106,15 @@ pub(crate) struct Ladders {
 pub(crate) fn start_ladder(
     search: Search,
     keeper: Addr<LeaseKeeper>,
+    watched: Arc<Watched>,
 ) -> Result<Ladders, WordError> {
     let (done, tally) = oneshot::channel();
     let (ladder, work) = (search.ladder.clone(), search.work.clone());
-    let num_targets = search.num_targets()?;
-    let supervisor = Supervisor::new(ladder.run.clone(), Step::Ladder, num_targets, done).start();
+    watched.expect(search.num_targets()?);
+    let supervisor = Supervisor::new(ladder.run.clone(), watched.clone(), done).start();
     let finisher = Finisher::new(ladder.clone(), work, keeper.clone()).start();
     let builder = LevelBuilder::new(ladder.clone(), keeper, finisher.clone()).start();
     let gate = LevelGate::new(ladder, builder, finisher.clone()).start();
-    TargetFinder::new(search, gate, supervisor).start();
+    TargetFinder::new(search, gate, supervisor, watched).start();
     Ok(Ladders { tally, finisher })
 }

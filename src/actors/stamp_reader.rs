@@ -37,8 +37,9 @@ impl Handler<FoundLeaf> for StampReader {
     type Result = AtomicResponse<Self, ()>;
 
     fn handle(&mut self, found: FoundLeaf, _: &mut Context<Self>) -> Self::Result {
+        let span = found.ticket.span();
         let work = read_and_pass_on(self.pass.clone(), found, self.gate.clone());
-        stage::accept(self, &self.slots, work)
+        stage::accept(self, &self.slots, span, work)
     }
 }
 

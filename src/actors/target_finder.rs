@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use actix::{Actor, Addr, AsyncContext, Context, WrapFuture};
 use tokio::sync::Semaphore;
+use tracing::Instrument;
 
 use super::level_gate::LevelGate;
 use super::stage::free_place;
@@ -16,11 +17,13 @@ use crate::kernels::words::WordError;
 use crate::ladder::{Ladder, LadderWork, Target};
 use crate::messages::{Admit, FailedSoFar, FoundTarget, Ticket, WorkListed};
 use crate::pyramid::Level;
+use crate::watch::Watched;
 
 pub(crate) struct TargetFinder {
     search: Option<Search>,
     gate: Addr<LevelGate>,
     supervisor: Addr<Supervisor>,
+    watched: Arc<Watched>,
 }
 
 /// Which artifacts are looked for.
@@ -67,11 +70,17 @@ impl Search {
 }
 
 impl TargetFinder {
-    pub(crate) fn new(search: Search, gate: Addr<LevelGate>, supervisor: Addr<Supervisor>) -> Self {
+    pub(crate) fn new(
+        search: Search,
+        gate: Addr<LevelGate>,
+        supervisor: Addr<Supervisor>,
+        watched: Arc<Watched>,
+    ) -> Self {
         Self {
             search: Some(search),
             gate,
             supervisor,
+            watched,
         }
     }
 }
@@ -82,6 +91,7 @@ impl Actor for TargetFinder {
     fn started(&mut self, ctx: &mut Context<Self>) {
         if let Some(search) = self.search.take() {
             let find = find(search, self.gate.clone(), self.supervisor.clone());
+            let find = find.instrument(self.watched.span().clone());
             ctx.spawn(find.into_actor(self));
         }
     }

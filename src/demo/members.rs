@@ -189,7 +189,7 @@ impl Layout {
     fn push(&mut self, whole: &ArrayTemplate, inner: ArrayTemplate, source: Source) {
         self.members.push(Member {
             name: whole.name.clone(),
-            document: python_pretty(&whole.document, DOCUMENT_INDENT),
+            document: python_pretty(&whole.document.value, DOCUMENT_INDENT),
             source,
             inner,
         });

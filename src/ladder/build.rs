@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::future::try_join;
+use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use crate::error::LeafFault;
 use crate::ladder::Ladder;
-use crate::ladder::children::{ChildColumn, Children, sum};
+use crate::ladder::children::{ChildColumn, Children, ROOTS_AT_ONCE, sum};
 use crate::ladder::content::overview_hash;
 use crate::ladder::fold::{Block, FoldedGroup};
 use crate::ladder::generation::SourceChildren;
@@ -22,6 +23,9 @@ use crate::report::StageSeconds;
 use crate::store::artifact::{ArtifactWriter, Sidecar, Tier};
 use crate::store::stamp::NewStamp;
 use crate::store::{Held, hash};
+
+/// Groups of one artifact folded and written at once.
+const GROUPS_AT_ONCE: usize = 4;
 
 /// What came of building an artifact.
 #[derive(Debug)]
@@ -93,21 +97,40 @@ impl Builder {
             artifact: &self.target.artifact,
         };
         writer.begin().await?;
+        let writes: Vec<_> = sources
+            .iter()
+            .enumerate()
+            .map(|(index, sources)| self.write_group(&fold, &writer, index, sources, &attributes))
+            .collect();
+        let mut written = stream::iter(writes).buffered(GROUPS_AT_ONCE);
         let mut contents = Contents::default();
-        for (index, sources) in sources.iter().enumerate() {
-            self.write_group(&fold, &writer, index, sources, &attributes, &mut contents)
-                .await?;
+        while let Some((group, num_bytes)) = written.try_next().await? {
+            contents.add(group, num_bytes);
         }
-        let (root, template) = (&self.ladder.run.root, &self.ladder.template);
-        for column in &folded {
-            if column.has_moved(root, template).await? {
-                return Ok(Built::Moved(column.artifact.path()));
-            }
+        if let Some(column) = self.moved(&folded).await? {
+            return Ok(Built::Moved(column));
         }
         self.commit(&writer, children, &folded, contents).await
     }
 
-    /// Folds and writes one group, block by block.
+    /// A column that is no longer what it was when it was first read.
+    async fn moved(&self, columns: &[&ChildColumn]) -> Result<Option<String>, LeafFault> {
+        let (root, template) = (&self.ladder.run.root, &self.ladder.template);
+        let checks: Vec<_> = columns
+            .iter()
+            .map(|column| async move {
+                let has_moved = column.has_moved(root, template).await?;
+                Ok::<_, LeafFault>(has_moved.then(|| column.artifact.path()))
+            })
+            .collect();
+        let moved: Vec<Option<String>> = stream::iter(checks)
+            .buffered(ROOTS_AT_ONCE)
+            .try_collect()
+            .await?;
+        Ok(moved.into_iter().flatten().next())
+    }
+
+    /// Folds and writes one group, block by block; how many bytes.
     async fn write_group(
         &self,
         fold: &TargetFold,
@@ -115,8 +138,7 @@ impl Builder {
         index: usize,
         sources: &Sources,
         attributes: &Map<String, Value>,
-        contents: &mut Contents,
-    ) -> Result<(), LeafFault> {
+    ) -> Result<(FoldedGroup, u64), LeafFault> {
         let documents = fold.groups()[index].documents(attributes);
         writer.put_all(&documents).await?;
         let (block_sender, mut blocks) = mpsc::channel::<Block>(PIECES_AHEAD);
@@ -132,11 +154,10 @@ impl Builder {
             }
             Ok::<_, LeafFault>((wait, written))
         };
-        let (folded, (wait, written)) = try_join(folding, writing).await?;
-        contents.add(folded, num_bytes(&documents) + written);
-        contents.stages.read += read.as_secs_f64();
-        contents.stages.write += wait.as_secs_f64();
-        Ok(())
+        let (mut folded, (wait, written)) = try_join(folding, writing).await?;
+        folded.stages.read += read.as_secs_f64();
+        folded.stages.write += wait.as_secs_f64();
+        Ok((folded, num_bytes(&documents) + written))
     }
 
     /// Puts record, stamp and sidecar.

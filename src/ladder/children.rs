@@ -12,7 +12,7 @@ use crate::store::artifact::{Artifact, Tier};
 use crate::store::stamp::{ArtifactRoot, Stamp};
 
 /// Root documents of one artifact's children read at once.
-const ROOTS_AT_ONCE: usize = 16;
+pub(crate) const ROOTS_AT_ONCE: usize = 16;
 
 /// A stamped column of a child.
 #[derive(Debug, Clone)]

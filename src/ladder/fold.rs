@@ -12,6 +12,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::budget::Share;
+use crate::cores::Cores;
 use crate::error::LeafFault;
 use crate::kernels::cells::{CellsRef, FieldCells};
 use crate::kernels::level::{LevelFold, cells_with_data};
@@ -122,10 +123,11 @@ impl<'a> GroupFold<'a> {
         mut pieces: mpsc::Receiver<Piece>,
         blocks: &mpsc::Sender<Block>,
         share: &Share,
+        cores: &Cores,
     ) -> Result<FoldedGroup, LeafFault> {
         let mut done = 0;
         while let Some(piece) = pieces.blocking_recv() {
-            done += self.push(&piece)?;
+            done += cores.compute(|| self.push(&piece))?;
             drop(piece);
             if let Some(last) = u64::checked_sub(done, 1) {
                 share.release_through(last);
@@ -134,7 +136,10 @@ impl<'a> GroupFold<'a> {
                 continue;
             }
             // A writer that is gone has failed, and says why.
-            if blocks.blocking_send(self.encode()?).is_err() {
+            if blocks
+                .blocking_send(cores.compute(|| self.encode())?)
+                .is_err()
+            {
                 break;
             }
         }

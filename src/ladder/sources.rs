@@ -26,11 +26,14 @@ use crate::store::group::OpenGroup;
 use crate::store::leaf_error::{LeafError, LeafProblem};
 use crate::store::template::GroupTemplate;
 
-/// Groups of children opened at once for one artifact.
-const OPENED_AT_ONCE: usize = 8;
+/// Groups of children opened at once for one group of an artifact.
+const OPENED_AT_ONCE: usize = 16;
 
 /// Pieces paid for and not yet taken by the fold thread.
 pub(crate) const PIECES_AHEAD: usize = 1;
+
+/// Pieces of one group fetched at once: all children of a node, when they are small.
+const FETCHED_AT_ONCE: usize = 4;
 
 /// Resident bytes for each decoded byte of a merge; see the fold of a leaf.
 const RESIDENT_PER_MERGED_BYTE: u64 = 12;
@@ -98,10 +101,9 @@ impl TargetFold {
     /// # Errors
     /// Failed requests, and groups that are not as declared.
     pub(crate) async fn open_all(&self, children: &Children) -> Result<Vec<Sources>, LeafFault> {
-        let mut sources = Vec::new();
-        for group in self.groups() {
-            sources.push(self.open(children, self.source_order(group)).await?);
-        }
+        let groups = self.groups().iter();
+        let opens = groups.map(|group| self.open(children, self.source_order(group)));
+        let mut sources = try_join_all(opens).await?;
         // A column that one group cannot be read of is folded into none.
         let folded = folded_columns(children, &sources);
         let paths = folded.iter().map(|column| column.artifact.path()).collect();
@@ -111,23 +113,26 @@ impl TargetFold {
 
     /// Opens the group of this order of every column.
     async fn open(&self, children: &Children, order: u8) -> Result<Sources, LeafFault> {
-        let mut opened = Vec::with_capacity(self.target.children.len());
-        for child in &self.target.children {
-            let windows = self.target.windows.iter();
-            let opens: Vec<_> = windows
-                .map(|window| self.open_column(children.column(child.word, window), order))
-                .collect();
-            opened.push(OpenChild {
-                word: child.word,
-                groups: stream::iter(opens)
-                    .buffered(OPENED_AT_ONCE)
-                    .try_collect()
-                    .await?,
-            });
-        }
+        let windows = &self.target.windows;
+        let opens: Vec<_> = self
+            .target
+            .children
+            .iter()
+            .flat_map(|child| windows.iter().map(|window| (child.word, window)))
+            .map(|(word, window)| self.open_column(children.column(word, window), order))
+            .collect();
+        let opened: Vec<Option<Arc<OpenGroup>>> = stream::iter(opens)
+            .buffered(OPENED_AT_ONCE)
+            .try_collect()
+            .await?;
+        let mut opened = opened.into_iter();
+        let children = self.target.children.iter().map(|child| OpenChild {
+            word: child.word,
+            groups: opened.by_ref().take(windows.len()).collect(),
+        });
         Ok(Sources {
             order,
-            children: opened,
+            children: children.collect(),
         })
     }
 
@@ -187,7 +192,8 @@ impl TargetFold {
             tokio::task::spawn_blocking(move || {
                 let group = &ladder.template.groups(&level, target.artifact.tier)[index];
                 let fields = &ladder.template.column.declaration.fields;
-                GroupFold::new(&target, group, fields, per_target)?.run(pieces, &blocks, &share)
+                let fold = GroupFold::new(&target, group, fields, per_target)?;
+                fold.run(pieces, &blocks, &share, &ladder.run.cores)
             })
         };
         self.read(sources, per_target, &share, piece_sender, read)
@@ -218,85 +224,87 @@ impl TargetFold {
         pieces: mpsc::Sender<Piece>,
         read: &mut Duration,
     ) -> Result<(), LeafFault> {
-        let n_child = cells_between(sources.order, self.level.child_order);
-        let mut reader = Reader {
+        let reader = Reader {
             root: &self.ladder.run.root,
             share,
-            pieces: &pieces,
-            n_windows: self.target.windows.len() as u64,
-            per_target: per_target.map_or(1, |n| n as u64),
             is_merge: per_target.is_some(),
-            next_cell: 0,
-            read,
         };
+        let parts = self.parts(sources, per_target.map_or(1, |n| n as u64))?;
+        let fetches: Vec<_> = parts.into_iter().map(|part| reader.fetch(part)).collect();
+        let mut fetched = stream::iter(fetches).buffered(FETCHED_AT_ONCE);
+        let read_and_pass_on = async {
+            while let Some((piece, took)) = fetched.try_next().await? {
+                *read += took;
+                // A fold that takes no more closes the channel, which ends this below.
+                let _ = pieces.send(piece).await;
+            }
+            Ok(())
+        };
+        tokio::select! {
+            done = read_and_pass_on => done,
+            () = pieces.closed() => Ok(()),
+        }
+    }
+
+    /// Cuts the children into the parts they are read in, `per_target` source cells of all
+    /// windows together making a target cell.
+    fn parts<'a>(&self, sources: &'a Sources, per_target: u64) -> Result<Vec<Part<'a>>, LeafFault> {
+        let n_child = cells_between(sources.order, self.level.child_order);
+        let n_windows = self.target.windows.len() as u64;
         let mut opened = sources.children.iter().peekable();
+        let mut parts = Vec::new();
+        let mut n_before = 0;
         for word in morton::children(self.target.artifact.word, self.level.child_order)? {
             let child = opened.next_if(|child| child.word == word);
-            let done = async {
-                match child {
-                    Some(child) => reader.child(child, n_child).await,
-                    None => reader.absent(n_child).await,
-                }
-            };
-            tokio::select! {
-                done = done => done?,
-                () = pieces.closed() => break,
+            let slab = child.and_then(|child| child.slab_cells(n_child));
+            for start in (0..n_child).step_by(slab.unwrap_or(BLOCK_CELLS) as usize) {
+                let cells = start..(start + slab.unwrap_or(BLOCK_CELLS)).min(n_child);
+                n_before += (cells.end - cells.start) * n_windows;
+                parts.push(Part {
+                    child: child.filter(|_| slab.is_some()),
+                    // What is paid for is given back with the target cell it is folded into.
+                    tag: (n_before - 1) / per_target,
+                    cells,
+                });
             }
         }
-        Ok(())
+        Ok(parts)
     }
 }
 
-/// Reads source cells, pays for them, and hands them to the fold.
+impl OpenChild {
+    /// The fewest cells that hold whole tiles of every column; `None` without columns.
+    fn slab_cells(&self, n_cells: u64) -> Option<u64> {
+        let groups = self.groups.iter().flatten();
+        let slabs = groups.map(|group| group.slab_cells(BLOCK_CELLS.min(n_cells)));
+        slabs.max()
+    }
+}
+
+/// Cells of a child that are read together.
+struct Part<'a> {
+    /// `None` when it has no column.
+    child: Option<&'a OpenChild>,
+    cells: Range<u64>,
+    /// What its bytes are held for, see [`Share`].
+    tag: u64,
+}
+
+/// Reads source cells, once they are paid for.
 struct Reader<'a> {
     root: &'a Root,
     share: &'a Share,
-    pieces: &'a mpsc::Sender<Piece>,
-    n_windows: u64,
-    per_target: u64,
     is_merge: bool,
-    /// Source cells handed on so far, of all windows together.
-    next_cell: u64,
-    read: &'a mut Duration,
 }
 
 impl Reader<'_> {
-    /// The cells of a child that is not there, which cost nothing to fold.
-    async fn absent(&mut self, n_cells: u64) -> Result<(), LeafFault> {
-        let mut left = n_cells;
-        while left > 0 {
-            let n_cells = left.min(BLOCK_CELLS);
-            left -= n_cells;
-            self.next_cell += n_cells * self.n_windows;
-            // A fold that takes no more closes the channel, which ends the reading.
-            let _ = self.pieces.send(Piece::Absent(n_cells)).await;
-        }
-        Ok(())
-    }
-
-    async fn child(&mut self, child: &OpenChild, n_cells: u64) -> Result<(), LeafFault> {
-        let slab = child
-            .groups
-            .iter()
-            .flatten()
-            .map(|group| group.slab_cells(BLOCK_CELLS.min(n_cells)))
-            .max();
-        let Some(slab) = slab else {
-            return self.absent(n_cells).await;
+    /// The cells of a part, and how long its requests took. Those of a child that is not
+    /// there cost nothing.
+    async fn fetch(&self, part: Part<'_>) -> Result<(Piece, Duration), LeafFault> {
+        let Part { child, cells, tag } = part;
+        let Some(child) = child else {
+            return Ok((Piece::Absent(cells.end - cells.start), Duration::ZERO));
         };
-        let mut start = 0;
-        while start < n_cells {
-            let cells = start..(start + slab).min(n_cells);
-            start = cells.end;
-            self.cells(child, cells).await?;
-        }
-        Ok(())
-    }
-
-    async fn cells(&mut self, child: &OpenChild, cells: Range<u64>) -> Result<(), LeafFault> {
-        self.next_cell += (cells.end - cells.start) * self.n_windows;
-        // What is paid for is given back with the target cell it is folded into.
-        let tag = (self.next_cell - 1) / self.per_target;
         let groups = || child.groups.iter().flatten();
         let encoded = groups().map(|group| group.indexed_bytes(&cells)).sum();
         self.share.grow(tag, encoded).await;
@@ -311,7 +319,7 @@ impl Reader<'_> {
             }
         });
         let windows = try_join_all(fetches).await?;
-        *self.read += asked.elapsed();
+        let took = asked.elapsed();
         let decoded: u64 = windows
             .iter()
             .flatten()
@@ -322,8 +330,7 @@ impl Reader<'_> {
             false => RESIDENT_PER_GATHERED_BYTE,
         };
         self.share.grow(tag, decoded * resident).await;
-        let _ = self.pieces.send(Piece::Cells { cells, windows }).await;
-        Ok(())
+        Ok((Piece::Cells { cells, windows }, took))
     }
 }
 

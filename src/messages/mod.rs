@@ -6,7 +6,9 @@ mod fold_job;
 mod folded_column;
 mod leaf;
 mod outcome;
+mod progress;
 mod stamped_leaf;
+mod step;
 mod target;
 mod ticket;
 
@@ -18,6 +20,8 @@ pub(crate) use leaf::FoundLeaf;
 pub use leaf::LeafRef;
 pub use outcome::Reason;
 pub(crate) use outcome::{Outcome, WorkEnded};
+pub use progress::Progress;
 pub(crate) use stamped_leaf::StampedLeaf;
+pub use step::Step;
 pub(crate) use target::{BuildJob, Finish, FoundTarget, TargetStands};
 pub(crate) use ticket::Ticket;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use actix::Addr;
 use tokio::sync::OwnedSemaphorePermit;
+use tracing::Span;
 
 use crate::actors::Supervisor;
 use crate::messages::outcome::{Outcome, WorkEnded};
@@ -14,6 +15,7 @@ use crate::messages::outcome::{Outcome, WorkEnded};
 pub(crate) struct Ticket<W: fmt::Display> {
     work: W,
     supervisor: Option<Addr<Supervisor>>,
+    span: Span,
     _place: OwnedSemaphorePermit,
 }
 
@@ -24,8 +26,10 @@ impl<W: fmt::Display> fmt::Debug for Ticket<W> {
 }
 
 impl<W: fmt::Display> Ticket<W> {
+    /// A ticket whose span is a child of the current one.
     pub(crate) fn new(work: W, supervisor: Addr<Supervisor>, place: OwnedSemaphorePermit) -> Self {
         Self {
+            span: tracing::debug_span!("leaf", path = %work),
             work,
             supervisor: Some(supervisor),
             _place: place,
@@ -34,6 +38,11 @@ impl<W: fmt::Display> Ticket<W> {
 
     pub(crate) fn work(&self) -> &W {
         &self.work
+    }
+
+    /// The span of the work.
+    pub(crate) fn span(&self) -> Span {
+        self.span.clone()
     }
 
     /// Reports how the work ended.

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use tokio::sync::broadcast;
 
 use super::columns::{self, ColumnSizes, LISTINGS_AT_ONCE};
 use super::judge::{Columns, Standing};
@@ -31,6 +30,7 @@ use crate::store::array::ArrayTemplate;
 use crate::store::artifact::Tier;
 use crate::store::template::{ColumnTemplate, GroupTemplate};
 use crate::time::Clock;
+use crate::watch::Watchers;
 
 /// Bytes of the record of a sweep.
 const RECORD_BYTES: u64 = 1024;
@@ -92,8 +92,13 @@ impl<'a> LadderPlanner<'a> {
         work: LadderWork,
         (standing, sizes): (&Columns, &'a ColumnSizes),
     ) -> Result<Self, Error> {
-        let (events, _) = broadcast::channel(1);
-        let run = Run::new(root.clone(), settings.clone(), String::new(), clock, events);
+        let run = Run::new(
+            root.clone(),
+            settings.clone(),
+            String::new(),
+            clock,
+            Watchers::none(),
+        );
         let root_bytes = columns::root_bytes(&template);
         Ok(Self {
             root_bytes,

@@ -138,8 +138,8 @@ pub(super) fn read_group(group: &GroupTemplate, attributes_bytes: u64) -> Cost {
         .iter()
         .flat_map(FieldMembers::arrays)
         .filter_map(|array| {
-            let document = python_pretty(&array.document, ZARR_INDENT);
-            ArrayLayout::parse(document.as_bytes(), group.n_cells).ok()
+            let document = &array.document.bytes;
+            ArrayLayout::parse(document, group.n_cells).ok()
         })
         .collect();
     let slabs = group.n_cells.div_ceil(slab_cells(group, &layouts));

@@ -16,6 +16,7 @@ use zarrs::array::{
 
 use crate::kernels::cells::CellsRef;
 use crate::kernels::dense;
+use crate::store::document::Document;
 use crate::store::layout::{ElementType, RAGGED_NAME};
 
 /// Level of every zstd frame in a store; part of the format.
@@ -55,7 +56,7 @@ pub(crate) struct ArrayTemplate {
     /// What a cell holds.
     pub element: ElementType,
     /// The metadata document.
-    pub document: Value,
+    pub document: Document,
     /// Cells of one of its objects.
     pub object_cells: u64,
     codecs: CodecChain,
@@ -156,7 +157,7 @@ impl ArrayTemplate {
             name: name.to_owned(),
             element,
             codecs: codec_chain(&metadata, cut).map_err(failed)?,
-            document,
+            document: Document::new(document),
             object_cells: cut.object_cells(n_cells),
             data_type,
             fill,

@@ -13,7 +13,7 @@ use crate::store::stamp::{STAMP, group_document};
 use crate::store::{Held, LeaseError, METADATA, Root, json};
 
 /// Objects of one artifact written at once.
-pub(crate) const WRITES_AT_ONCE: usize = 16;
+pub(crate) const WRITES_AT_ONCE: usize = 32;
 
 /// Stands for "no window" and for "all windows" in names.
 pub(crate) const ALL: &str = "all";

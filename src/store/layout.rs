@@ -60,7 +60,7 @@ pub(crate) struct Tile {
     /// Ranks of the cells within the leaf.
     pub cells: Range<u64>,
     /// Key of the object, below the array.
-    pub object: String,
+    pub object: Arc<str>,
     /// Where in the object; `None` for an object that is one chunk.
     pub bytes: Option<Range<u64>>,
 }
@@ -180,7 +180,7 @@ impl ArrayLayout {
     pub(crate) fn chunk_tile(&self, object_index: u64, object: &str) -> Tile {
         Tile {
             cells: self.object_range(object_index),
-            object: object.to_owned(),
+            object: object.into(),
             bytes: None,
         }
     }
@@ -207,6 +207,7 @@ impl ArrayLayout {
         let entries = sharding
             .decode_index(index, self.object_cells)
             .map_err(&bad)?;
+        let key: Arc<str> = object.into();
         let mut tiles = Vec::with_capacity(entries.len() / 2);
         for (i, entry) in entries.chunks_exact(2).enumerate() {
             let (offset, size) = (entry[0], entry[1]);
@@ -228,7 +229,7 @@ impl ArrayLayout {
             }
             tiles.push(Tile {
                 cells: first_cell..(first_cell + sharding.inner_cells).min(cells.end),
-                object: object.to_owned(),
+                object: key.clone(),
                 bytes: Some(offset..end),
             });
         }
@@ -248,7 +249,7 @@ impl ArrayLayout {
         let cells = (tile.cells.end - tile.cells.start) as usize;
         self.decode_chunk(&encoded, cells)
             .map_err(|detail| LeafProblem::Chunk {
-                object: tile.object.clone(),
+                object: tile.object.to_string(),
                 first_cell: tile.cells.start,
                 end_cell: tile.cells.end,
                 detail,

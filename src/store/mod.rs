@@ -5,6 +5,8 @@ pub(crate) mod array;
 pub(crate) mod artifact;
 pub(crate) mod column;
 pub(crate) mod content;
+pub(crate) mod document;
+pub(crate) mod examine;
 pub(crate) mod group;
 pub(crate) mod hash;
 pub(crate) mod json;
@@ -27,12 +29,13 @@ mod windows;
 pub(crate) use lease::{Held, LeaseRecord};
 pub(crate) use manifest::Manifest;
 
+pub use examine::{Ability, Answer, Examination, ExamineError};
 pub use leaf_error::LeafError;
 pub use lease::LeaseError;
 pub use manifest::ManifestError;
 pub use records::RecordError;
 pub use retry::RetryPolicy;
-pub use root::{Root, RootError, StoreError, Tally, Touched};
+pub use root::{CredentialsError, Root, RootError, StoreError, Tally, Touched};
 
 /// Name of the metadata document of every Zarr v3 node.
 pub(crate) const METADATA: &str = "zarr.json";

@@ -15,21 +15,25 @@ use std::sync::Arc;
 use object_store::ObjectStore;
 use object_store::path::Path;
 
-use self::address::Origin;
+use self::client::Origin;
 use self::journal::Journal;
 use self::tally::Counters;
-use super::retry::{RetryPolicy, retry};
+use super::retry::{Fault, RetryPolicy, retry};
 
 mod address;
+mod client;
+mod credentials;
 mod error;
 mod fault;
 mod journal;
 mod list;
 mod local;
+mod options;
 mod read;
 mod tally;
 mod write;
 
+pub use credentials::CredentialsError;
 pub(crate) use error::{Op, present};
 pub use error::{RootError, StoreError};
 pub use journal::Touched;
@@ -134,20 +138,43 @@ impl Root {
         }))
     }
 
+    /// The same root, with no note taken of what is written and deleted through it.
+    pub(crate) fn unjournaled(&self) -> Self {
+        Self(Arc::new(Inner {
+            journal: None,
+            ..Inner::clone(&self.0)
+        }))
+    }
+
     /// What was written and deleted, if note was taken of it.
     pub(crate) fn touched(&self) -> Option<Touched> {
         let journal = self.0.journal.as_ref()?;
         Some(journal.touched().clone())
     }
 
-    /// The policy its requests are tried again under.
-    pub(crate) fn retry_policy(&self) -> &RetryPolicy {
-        &self.0.retry
+    /// Tries again, under this root's policy and counted as its requests are, what is more
+    /// than one request, or one that is otherwise tried once. It must read before it acts.
+    pub(crate) async fn repeat<T, E, Answer>(
+        &self,
+        key: &str,
+        attempt: impl FnMut() -> Answer,
+    ) -> Result<T, E>
+    where
+        E: Fault,
+        Answer: Future<Output = Result<T, E>>,
+    {
+        let on_retry = |kind| self.0.counters.on_retry(kind);
+        retry(&self.0.retry, key, on_retry, attempt).await
     }
 
     /// The address as it was given, without a password.
     pub fn url(&self) -> &str {
         &self.0.url
+    }
+
+    /// When the credentials in use end, if whoever made them wrote it down.
+    pub(crate) fn credentials_end(&self) -> Option<String> {
+        self.0.origin.credentials_end()
     }
 
     /// Whether every write is refused before it is sent.

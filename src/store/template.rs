@@ -116,15 +116,12 @@ impl GroupTemplate {
         if let Some(Value::Object(dggs)) = attributes.get_mut("dggs") {
             dggs.insert("refinement_level".to_owned(), json!(self.order));
         }
-        let pretty = |document: &Value| json::python_pretty(document, json::ZARR_INDENT).into();
         let order = self.order;
-        let group = (
-            format!("{order}/{METADATA}"),
-            pretty(&group_document(attributes)),
-        );
+        let group = json::python_pretty(&group_document(attributes), json::ZARR_INDENT);
+        let group = (format!("{order}/{METADATA}"), Bytes::from(group));
         let arrays = self.arrays().map(|array| {
             let key = format!("{order}/{}/{METADATA}", array.name);
-            (key, pretty(&array.document))
+            (key, array.document.bytes.clone())
         });
         std::iter::once(group).chain(arrays).collect()
     }

@@ -21,8 +21,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use tokio::sync::broadcast;
-
 pub use finding::{Check, Finding, Severity};
 pub use report::{Artifacts, Refolded, Verification};
 
@@ -39,6 +37,7 @@ use crate::store::manifest::Manifest;
 use crate::store::records::Records;
 use crate::store::template::ColumnTemplate;
 use crate::time::SystemClock;
+use crate::watch::Watchers;
 use crate::work::WorkSet;
 use finding::Collected;
 use survey::Survey;
@@ -54,6 +53,7 @@ pub struct Verify {
     settings: Settings,
     leaves: Leaves,
     seed: u64,
+    watchers: Watchers,
 }
 
 /// Leaves whose columns are folded anew.
@@ -89,6 +89,7 @@ impl Verify {
             settings: Settings::default(),
             leaves: Leaves::Some(DEFAULT_SAMPLE),
             seed: 0,
+            watchers: Watchers::none(),
         }
     }
 
@@ -114,6 +115,12 @@ impl Verify {
     /// Chooses another sample; the same seed chooses the same leaves.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
+        self
+    }
+
+    /// Makes it a part of something that is watched as a whole.
+    pub(crate) fn watched_by(mut self, watchers: Watchers) -> Self {
+        self.watchers = watchers;
         self
     }
 
@@ -157,7 +164,7 @@ impl Verify {
             leaves: self.leaves,
             seed: self.seed,
         };
-        let surveyed = survey.all().await;
+        let surveyed = verifier.watched.during(survey.all()).await;
         Ok(self.verification(&verifier, surveyed, started))
     }
 
@@ -185,8 +192,13 @@ impl Verify {
             ..self.settings.clone()
         };
         let clock = Arc::new(SystemClock::new());
-        let (events, _) = broadcast::channel(1);
-        let run = Run::new(root.clone(), settings, String::new(), clock, events);
+        let run = Run::new(
+            root.clone(),
+            settings,
+            String::new(),
+            clock,
+            self.watchers.clone(),
+        );
         Ok((other, Ladder::new(Arc::new(run), Arc::new(template))?))
     }
 

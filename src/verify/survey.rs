@@ -57,6 +57,13 @@ impl Survey<'_> {
     /// Failed requests.
     pub(super) async fn all(&self) -> Result<Surveyed, LeafFault> {
         let leaves: Vec<LeafRef> = self.work.leaves().collect::<Result<_, _>>()?;
+        let mut n_targets = 0;
+        let plan = &self.verifier.ladder.template.plan;
+        for level in &plan.levels {
+            n_targets += self.work.targets(plan, level).count();
+        }
+        let watched = &self.verifier.watched;
+        watched.expect((leaves.len() + n_targets) as u64);
         let mut seen = self.columns(&leaves).await?;
         self.each(
             std::mem::take(&mut seen.nodes).into_values(),
@@ -82,13 +89,14 @@ impl Survey<'_> {
     async fn columns(&self, leaves: &[LeafRef]) -> Result<Seen, LeafFault> {
         let sample = self.sample(leaves);
         let seen = Mutex::new(Seen::default());
-        self.each(leaves, |leaf| {
+        self.each(leaves.iter().cloned(), |leaf| {
             let (sample, seen) = (&sample, &seen);
             async move {
-                let stands = column::stands(self.verifier, self.other_law, leaf).await?;
+                let _piece = self.verifier.piece(leaf.column_path());
+                let stands = column::stands(self.verifier, self.other_law, &leaf).await?;
                 seen.lock()
                     .unwrap_or_else(PoisonError::into_inner)
-                    .note(leaf, &stands);
+                    .note(&leaf, &stands);
                 let path = leaf.column_path();
                 match stands {
                     Stands::Column(column) => {
@@ -187,9 +195,12 @@ impl Survey<'_> {
             node.has_place.insert(artifact.path());
         }
         let level = Arc::new(level.clone());
-        self.each(&targets, |target| {
+        self.each(targets, |target| {
             let level = level.clone();
-            async move { ladder::check(self.verifier, &level, target).await }
+            async move {
+                let _piece = self.verifier.piece(target.artifact.path());
+                ladder::check(self.verifier, &level, &target).await
+            }
         })
         .await?;
         self.each(nodes.into_values(), |node| async move {

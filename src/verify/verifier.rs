@@ -3,18 +3,16 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use super::contents::Tallies;
 use super::finding::{Check, Findings, Subject};
 use super::tally::Tally;
 use crate::ladder::generation::SourceChildren;
 use crate::ladder::{Ladder, Target};
+use crate::messages::Step;
 use crate::store::artifact::{Artifact, Tier};
 use crate::store::template::ColumnTemplate;
-
-/// How often a verification says how far it is.
-const PROGRESS_EVERY: Duration = Duration::from_secs(10);
+use crate::watch::{Piece, Watched};
 
 /// One verification under way.
 pub(super) struct Verifier {
@@ -24,8 +22,9 @@ pub(super) struct Verifier {
     pub findings: Findings,
     /// What was done.
     pub done: Done,
+    /// How far it is, in columns and artifacts of the ladder.
+    pub watched: Watched,
     known: Mutex<Known>,
-    told: Mutex<Instant>,
 }
 
 /// How much was done.
@@ -52,12 +51,14 @@ struct Known {
 
 impl Verifier {
     pub(super) fn new(ladder: Arc<Ladder>) -> Self {
+        let run = &ladder.run;
         Self {
-            ladder,
             findings: Findings::default(),
             done: Done::default(),
+            watched: Watched::new(Step::Verify, run.watchers.clone(), &run.root, 0)
+                .budget(&run.budget),
             known: Mutex::default(),
-            told: Mutex::new(Instant::now()),
+            ladder,
         }
     }
 
@@ -158,6 +159,15 @@ impl Verifier {
         }
     }
 
+    /// Counts the work on an artifact until this is dropped, and whether it has findings.
+    pub(super) fn piece(&self, path: String) -> impl Drop + '_ {
+        Judged {
+            verifier: self,
+            path,
+            _piece: self.watched.piece(),
+        }
+    }
+
     /// Counts an artifact that was checked.
     pub(super) fn count(&self, tier: Tier, is_leaf: bool) {
         let counter = match (tier, is_leaf) {
@@ -166,22 +176,25 @@ impl Verifier {
             (Tier::Overview, _) => &self.done.overviews,
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.elapsed() >= PROGRESS_EVERY {
-            *told = Instant::now();
-            let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-            tracing::info!(
-                leaf_columns = count(&self.done.leaf_columns),
-                stage_columns = count(&self.done.stage_columns),
-                overviews = count(&self.done.overviews),
-                findings = self.findings.count(),
-                "verifying"
-            );
-        }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An artifact under verification.
+struct Judged<'a> {
+    verifier: &'a Verifier,
+    path: String,
+    _piece: Piece<'a>,
+}
+
+impl Drop for Judged<'_> {
+    fn drop(&mut self) {
+        if !self.verifier.findings.none_at(&self.path) {
+            self.verifier.watched.failed();
+        }
     }
 }
 

@@ -149,12 +149,6 @@ pub(crate) fn is_staged(key: &str) -> bool {
         .is_some_and(|(object, number)| number.parse::<u64>().is_ok() && !of_a_column(object))
 }
 
-/// Whether a run writes this to see what the store can do, and deletes it unless it is
-/// killed meanwhile.
-pub(crate) fn is_scratch(key: &str) -> bool {
-    key.starts_with(".zagg-stream/")
-}
-
 fn compare_with(
     expected: &Expected,
     got: &Tree,

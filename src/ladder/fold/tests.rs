@@ -7,6 +7,7 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::budget::MemoryBudget;
+use crate::cores::Cores;
 use crate::kernels::level::tests::{
     Source, any_source, cells, declared, empty_source, fields, folded,
 };
@@ -169,7 +170,7 @@ fn check(columns: &Columns, group: &GroupTemplate, merges: bool, slab: u64) {
     let pieces = runtime.block_on(pieces(columns, slab));
     let (sender, mut received) = mpsc::channel(N_CHILDREN * N_CELLS);
     let share = MemoryBudget::new(1).share();
-    let done = fold.run(pieces, &sender, &share).unwrap();
+    let done = fold.run(pieces, &sender, &share, &Cores::all()).unwrap();
     drop(sender);
 
     // One block per object, every array of it, in the order of their names.
@@ -276,6 +277,6 @@ fn a_fold_whose_blocks_nobody_takes_ends() {
     drop(received);
     // The sender of the pieces is still there: the fold does not wait for it.
     let share = MemoryBudget::new(1).share();
-    fold.run(pieces, &blocks, &share).unwrap();
+    fold.run(pieces, &blocks, &share, &Cores::all()).unwrap();
     assert!(sender.is_closed());
 }

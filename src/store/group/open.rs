@@ -2,7 +2,7 @@
 //! manifest, and reads each shard's index once.
 
 use bytes::Bytes;
-use futures::future::try_join_all;
+use futures::future::{join3, try_join_all};
 use serde_json::{Map, Value};
 
 use super::{FieldArrays, GroupArray};
@@ -54,7 +54,15 @@ impl Opener<'_> {
     }
 
     pub(super) async fn field(&self, field: &Field) -> Result<FieldArrays, LeafError> {
-        let Some(payload) = self.array(&field.name, Role::Payload(field)).await? else {
+        let (located, temporal) = field.channels();
+        let (payload, locations, times) = join3(
+            self.array(&field.name, Role::Payload(field)),
+            self.companion(field, located, field.locations_name(), Role::Locations),
+            self.companion(field, temporal, field.times_name(), Role::Times),
+        )
+        .await;
+        // Without a payload the companions say nothing, not even that they are wrong.
+        let Some(payload) = payload? else {
             tracing::warn!(
                 artifact = self.artifact,
                 array = field.name,
@@ -62,25 +70,32 @@ impl Opener<'_> {
             );
             return Ok(FieldArrays::default());
         };
-        let companion = |declared: bool, name: String, role| async move {
-            if !declared {
-                return Ok(None);
-            }
-            match self.array(&name, role).await? {
-                Some(array) => Ok(Some(array)),
-                None => Err(LeafError::of_array(
-                    &self.artifact,
-                    &field.name,
-                    LeafProblem::CompanionAbsent { companion: name },
-                )),
-            }
-        };
-        let (located, temporal) = field.channels();
         Ok(FieldArrays {
             payload: Some(payload),
-            locations: companion(located, field.locations_name(), Role::Locations).await?,
-            times: companion(temporal, field.times_name(), Role::Times).await?,
+            locations: locations?,
+            times: times?,
         })
+    }
+
+    /// An array beside the payload of a field; `None` when none is declared.
+    async fn companion(
+        &self,
+        field: &Field,
+        is_declared: bool,
+        companion: String,
+        role: Role<'_>,
+    ) -> Result<Option<GroupArray>, LeafError> {
+        if !is_declared {
+            return Ok(None);
+        }
+        match self.array(&companion, role).await? {
+            Some(array) => Ok(Some(array)),
+            None => Err(LeafError::of_array(
+                &self.artifact,
+                &field.name,
+                LeafProblem::CompanionAbsent { companion },
+            )),
+        }
     }
 
     pub(super) async fn array(

@@ -16,6 +16,8 @@ pub(crate) struct Entry {
     pub size: u64,
     /// Whole seconds since 1970, by the store's clock.
     pub last_modified: i64,
+    /// Its entity tag, where the store lists it.
+    pub e_tag: Option<String>,
 }
 
 impl Entry {
@@ -144,6 +146,7 @@ impl Root {
             key: self.relative(&meta.location),
             size: meta.size,
             last_modified: meta.last_modified.timestamp(),
+            e_tag: meta.e_tag,
         }
     }
 }

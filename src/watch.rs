@@ -1,0 +1,248 @@
+//! What a run shows on its way: to those who watch its events, and to a tracing subscriber.
+//!
+//! Every step is a [`Watched`]: a span, and counters that are told at its start, every
+//! second while it works, and at its end. `docs/events.md` is the contract.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::Stream;
+use tokio::sync::broadcast;
+use tracing::{Instrument, Span};
+
+use crate::budget::MemoryBudget;
+use crate::messages::{Event, Progress, Step};
+use crate::store::Root;
+
+/// Target of the tracing events that carry progress, so that a log can leave them out.
+pub(crate) const PROGRESS: &str = "zagg_stream::progress";
+
+/// How often a step says where it is.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
+
+/// Events kept for a watcher that is behind.
+const EVENTS_KEPT: usize = 1024;
+
+/// Who watches, of whom there may be none. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Watchers(broadcast::Sender<Event>);
+
+impl Watchers {
+    pub(crate) fn none() -> Self {
+        Self(broadcast::Sender::new(EVENTS_KEPT))
+    }
+
+    /// Tells all of them. A slow one loses the oldest events and holds nobody up.
+    pub(crate) fn announce(&self, event: Event) {
+        let _ = self.0.send(event);
+    }
+
+    /// For one who must not keep the events flowing.
+    pub(crate) fn downgrade(&self) -> WeakWatchers {
+        WeakWatchers(self.0.downgrade())
+    }
+
+    /// What happens from now on, until nobody is left to announce anything.
+    pub(crate) fn stream(&self) -> impl Stream<Item = Event> + Send + use<> {
+        stream_of(Some(self.0.subscribe()))
+    }
+}
+
+/// [`Watchers`] that end with whoever announces.
+#[derive(Debug, Clone)]
+pub(crate) struct WeakWatchers(broadcast::WeakSender<Event>);
+
+impl WeakWatchers {
+    /// As [`Watchers::stream`]; nothing when it is all over.
+    pub(crate) fn stream(&self) -> impl Stream<Item = Event> + Send + use<> {
+        stream_of(self.0.upgrade().map(|events| events.subscribe()))
+    }
+}
+
+fn stream_of(
+    events: Option<broadcast::Receiver<Event>>,
+) -> impl Stream<Item = Event> + Send + use<> {
+    async_stream::stream! {
+        let Some(mut events) = events else { return };
+        loop {
+            match events.recv().await {
+                Ok(event) => yield event,
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => break,
+            }
+        }
+    }
+}
+
+/// A step under way and how far it is.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    step: Step,
+    watchers: Watchers,
+    root: Root,
+    budget: Option<MemoryBudget>,
+    span: Span,
+    total: AtomicU64,
+    begun: AtomicU64,
+    done: AtomicU64,
+    written: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Watched {
+    /// A step of a run on `root` that has `total` pieces of work, as far as is known.
+    pub(crate) fn new(step: Step, watchers: Watchers, root: &Root, total: u64) -> Self {
+        Self {
+            step,
+            watchers,
+            root: root.clone(),
+            budget: None,
+            span: tracing::info_span!("step", name = step.as_str(), total),
+            total: AtomicU64::new(total),
+            begun: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }
+    }
+
+    /// The budget whose bytes are told.
+    pub(crate) fn budget(self, budget: &MemoryBudget) -> Self {
+        Self {
+            budget: Some(budget.clone()),
+            ..self
+        }
+    }
+
+    /// The span that its work is a part of.
+    pub(crate) fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// Which step it is.
+    pub(crate) fn step(&self) -> Step {
+        self.step
+    }
+
+    /// Notes that there are so many pieces of work, once that is known.
+    pub(crate) fn expect(&self, total: u64) {
+        self.total.store(total, Ordering::Relaxed);
+    }
+
+    /// Pieces of work that are known; windows listed on the way come on top.
+    pub(crate) fn total(&self) -> u64 {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        read(&self.total).max(read(&self.begun))
+    }
+
+    /// A piece of work, from now until this is dropped.
+    pub(crate) fn piece(&self) -> Piece<'_> {
+        self.begin();
+        Piece(self)
+    }
+
+    /// Notes a piece of work that begins.
+    pub(crate) fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes a piece of work that ends.
+    pub(crate) fn end(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that something was written.
+    pub(crate) fn wrote(&self) {
+        self.written.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that something is wrong with a piece of work.
+    pub(crate) fn failed(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Does the work of the step, telling how far it is.
+    pub(crate) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
+        let (step, started) = (self.step, Instant::now());
+        let total = self.progress().total;
+        self.watchers.announce(Event::StepStarted { step, total });
+        tracing::debug!(target: PROGRESS, step = step.as_str(), total, "step started");
+        let done = self.telling(work).instrument(self.span.clone()).await;
+        self.tell();
+        let seconds = started.elapsed().as_secs_f64();
+        self.watchers.announce(Event::StepEnded { step, seconds });
+        tracing::debug!(target: PROGRESS, step = step.as_str(), seconds, "step ended");
+        done
+    }
+
+    async fn telling<T>(&self, work: impl Future<Output = T>) -> T {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = tokio::time::sleep(TOLD_EVERY) => self.tell(),
+            }
+        }
+    }
+
+    fn tell(&self) {
+        let progress = self.progress();
+        tracing::debug!(
+            target: PROGRESS,
+            step = progress.step.as_str(),
+            done = progress.done,
+            total = progress.total,
+            written = progress.written,
+            failed = progress.failed,
+            in_flight = progress.in_flight,
+            in_flight_bytes = progress.in_flight_bytes,
+            bytes_read = progress.bytes_read,
+            bytes_written = progress.bytes_written,
+            requests = progress.requests,
+            "progress"
+        );
+        self.watchers.announce(Event::Progress(progress));
+    }
+
+    fn progress(&self) -> Progress {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (done, tally) = (read(&self.done), self.root.tally());
+        Progress {
+            step: self.step,
+            done,
+            total: self.total(),
+            written: read(&self.written),
+            failed: read(&self.failed),
+            in_flight: read(&self.begun).saturating_sub(done),
+            in_flight_bytes: self.budget.as_ref().map_or(0, MemoryBudget::in_use),
+            bytes_read: tally.bytes_read,
+            bytes_written: tally.bytes_written,
+            requests: tally.requests(),
+        }
+    }
+}
+
+/// A piece of work under way.
+pub(crate) struct Piece<'a>(&'a Watched);
+
+impl Drop for Piece<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Does work that is one piece, as a step of its own.
+pub(crate) async fn as_step<T>(
+    step: Step,
+    watchers: &Watchers,
+    root: &Root,
+    work: impl Future<Output = T>,
+) -> T {
+    let watched = Watched::new(step, watchers.clone(), root, 1);
+    let counted = async {
+        let _piece = watched.piece();
+        work.await
+    };
+    watched.during(counted).await
+}
