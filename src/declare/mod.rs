@@ -275,7 +275,8 @@ impl Declare {
         let diff = summary::diff(manifest.pyramid(), &next.document);
         if next.is_due {
             let text = python_pretty(&Value::Object(next.document.clone()), 1);
-            match self.root.replace(MANIFEST_KEY, text, &now.version).await? {
+            let written = self.root.replace_surely(MANIFEST_KEY, text, &now.version);
+            match written.await? {
                 Replaced::Yes => {}
                 Replaced::Moved => {
                     return Err(DeclareError::Raced {

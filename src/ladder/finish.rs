@@ -127,7 +127,8 @@ impl Ladder {
             };
             held.ensure_fresh()?;
             let text = json::python_pretty(&Value::Object(document), json::ROOT_INDENT);
-            match root.replace(MANIFEST_KEY, text, &stored.version).await? {
+            let written = root.replace_surely(MANIFEST_KEY, text, &stored.version);
+            match written.await? {
                 Replaced::Yes => return Ok(true),
                 Replaced::Moved => {}
             }

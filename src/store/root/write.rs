@@ -1,6 +1,7 @@
 //! Writes and deletes objects, with or without a condition.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures::stream::StreamExt;
@@ -82,7 +83,9 @@ impl Root {
         bytes: impl Into<Bytes>,
     ) -> Result<Created, StoreError> {
         let path = self.writable(Op::Create, key)?;
-        match self.put_once(&path, &bytes.into(), PutMode::Create).await {
+        let bytes = bytes.into();
+        let put = self.put_once(&path, &bytes, PutMode::Create);
+        match self.request(Op::Create, key, put).await {
             Ok(()) => Ok(Created::Yes),
             // Stores answer 409 or 412, and a 409 may also be a race with another create.
             Err(
@@ -113,16 +116,51 @@ impl Root {
         }
         let path = self.writable(Op::Replace, key)?;
         count(&self.0.counters.head, 1);
-        match self.0.store.head(&path).await {
+        let head = self.0.store.head(&path);
+        match self.request(Op::Replace, key, head).await {
             Ok(meta) if meta.e_tag != version.e_tag => return Ok(Replaced::Moved),
             Ok(_) => {}
             Err(object_store::Error::NotFound { .. }) => return Ok(Replaced::Moved),
             Err(error) => return Err(self.error(Op::Replace, key, error)),
         }
-        self.put_once(&path, &bytes, PutMode::Overwrite)
+        let put = self.put_once(&path, &bytes, PutMode::Overwrite);
+        self.request(Op::Replace, key, put)
             .await
             .map_err(|error| self.error(Op::Replace, key, error))?;
         Ok(Replaced::Yes)
+    }
+
+    /// As [`Root::replace`], tried again under the root's policy. When an answer was lost, what
+    /// stands there is read back: these very bytes are the caller's own.
+    ///
+    /// # Errors
+    /// Any failure but an object that moved.
+    pub(crate) async fn replace_surely(
+        &self,
+        key: &str,
+        bytes: impl Into<Bytes>,
+        version: &Version,
+    ) -> Result<Replaced, StoreError> {
+        let (bytes, is_lost) = (bytes.into(), AtomicBool::new(false));
+        let (bytes, is_lost) = (&bytes, &is_lost);
+        self.repeat(key, || async move {
+            let replaced = self.replace(key, bytes.clone(), version).await;
+            match replaced {
+                Ok(Replaced::Moved) if is_lost.load(Ordering::Relaxed) => {
+                    let stands = self.get_if_present(key).await?;
+                    Ok(match stands.as_ref() == Some(bytes) {
+                        true => Replaced::Yes,
+                        false => Replaced::Moved,
+                    })
+                }
+                Err(error) => {
+                    is_lost.fetch_or(error.kind().is_transient(), Ordering::Relaxed);
+                    Err(error)
+                }
+                replaced => replaced,
+            }
+        })
+        .await
     }
 
     /// As [`Root::replace`], in one step; `None` when the store has no conditional rewrites.
@@ -140,10 +178,9 @@ impl Root {
             e_tag: version.e_tag.clone(),
             version: version.version.clone(),
         };
-        match self
-            .put_once(&path, &bytes.into(), PutMode::Update(expected))
-            .await
-        {
+        let bytes = bytes.into();
+        let put = self.put_once(&path, &bytes, PutMode::Update(expected));
+        match self.request(Op::Replace, key, put).await {
             Ok(()) => Ok(Some(Replaced::Yes)),
             Err(
                 object_store::Error::Precondition { .. } | object_store::Error::NotFound { .. },
