@@ -27,6 +27,7 @@ mod journal;
 mod list;
 mod local;
 mod read;
+mod settle;
 mod tally;
 mod write;
 
@@ -34,7 +35,8 @@ pub(crate) use error::{Op, present};
 pub use error::{RootError, StoreError};
 pub use journal::Touched;
 pub(crate) use list::{Entry, Shallow};
-pub(crate) use read::Version;
+pub(crate) use read::{Version, Versioned};
+pub(crate) use settle::{Expected, Removed, Settled};
 pub use tally::Tally;
 pub(crate) use write::{Created, Replaced};
 

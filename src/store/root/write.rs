@@ -153,7 +153,7 @@ impl Root {
         }
     }
 
-    async fn put_once(
+    pub(super) async fn put_once(
         &self,
         path: &Path,
         bytes: &Bytes,
