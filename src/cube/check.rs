@@ -7,13 +7,13 @@ use serde_json::{Map, Value};
 
 use super::fetch;
 use super::finding::{Finding, Heal, Rule, Severity};
-use super::layout::{FINEST, Group, Node, ORBITS, TIME, bare, below, join};
+use super::layout::{FINEST, Group, Node, ORBITS, TIME, bare, below, join, named};
 use super::orbit::{self, Orbit};
 use super::times::{self, Times};
 use super::tree::Tree;
 use crate::store::{Root, StoreError};
 
-/// Differences of a consolidated block, and foreign objects, that a message names.
+/// Differences of a consolidated block that a message names.
 const NAMED: usize = 3;
 
 /// A cube as it was read, and what is wrong with it.
@@ -70,6 +70,7 @@ impl Judged {
             let message = format!("{offending}, so a minimal fetch is not safe");
             Finding::aside(Rule::Fetch, &offending.array, message)
         }));
+        findings.extend(past_end(&tree));
         findings.extend(foreign(&tree));
         Self {
             tree,
@@ -85,7 +86,7 @@ impl Judged {
         self.findings.iter().filter(refuses).filter(move |finding| {
             let within =
                 |orbit: &str| finding.path == orbit || below(&finding.path, orbit).is_some();
-            within(path) || !self.orbits.iter().any(|orbit| within(&orbit.path))
+            within(path) || finding.path.is_empty()
         })
     }
 
@@ -158,7 +159,7 @@ fn stale(tree: &Tree, path: &str, group: &Group) -> Option<Finding> {
     }
     let more = match wrong.len().saturating_sub(NAMED) {
         0 => String::new(),
-        more => format!(", and {more} more"),
+        more => format!(" and {more} more"),
     };
     let message = format!(
         "the consolidated metadata of `{}` disagrees with its nodes: {}{more}; whoever opens the group \
@@ -188,15 +189,26 @@ fn disagreements(tree: &Tree, path: &str, block: &Map<String, Value>) -> Vec<Str
     wrong
 }
 
-fn foreign(tree: &Tree) -> Option<Finding> {
-    let keys: Vec<String> = tree.foreign().map(|key| format!("`{key}`")).collect();
-    let more = match keys.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+fn past_end(tree: &Tree) -> Option<Finding> {
+    let keys: Vec<String> = tree
+        .objects
+        .keys()
+        .filter(|key| tree.is_past_end(key))
+        .cloned()
+        .collect();
     let message = format!(
-        "objects that belong to no Zarr v3 node: {}{more}; they are left alone",
-        keys[..keys.len().min(NAMED)].join(", ")
+        "objects past the end of their arrays, as after a push that was cut short: {}; no slice shows them \
+         until the array grows",
+        named(&keys)
+    );
+    (!keys.is_empty()).then(|| Finding::aside(Rule::PastEnd, "", message))
+}
+
+fn foreign(tree: &Tree) -> Option<Finding> {
+    let keys: Vec<String> = tree.foreign().map(str::to_owned).collect();
+    let message = format!(
+        "objects that belong to no Zarr v3 node: {}; they are left alone",
+        named(&keys)
     );
     (!keys.is_empty()).then(|| Finding::warning(Rule::Foreign, "", message))
 }

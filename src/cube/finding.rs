@@ -37,6 +37,8 @@ pub enum Rule {
     Consolidated,
     /// An append after a minimal fetch touches no object that was not fetched.
     Fetch,
+    /// No object of an array with slices lies past its end.
+    PastEnd,
     /// Every object belongs to a node.
     Foreign,
 }

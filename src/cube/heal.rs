@@ -132,39 +132,34 @@ pub(crate) async fn leftovers(
     Ok(found)
 }
 
-/// Whether the `time` arrays that were copied are still what was read of them.
+/// The first key of a `time` array that was copied and is not what was read any more.
 ///
 /// # Errors
 /// Any failed request.
-pub(crate) async fn sources_stand(
+pub(crate) async fn moved_source(
     root: &Root,
     judged: &Judged,
     plan: &HealPlan,
-) -> Result<bool, StoreError> {
+) -> Result<Option<String>, StoreError> {
     for orbit in &judged.orbits {
         let healed = |level: &String| below(level, &orbit.path).is_some();
         if !plan.levels.iter().any(healed) {
             continue;
         }
         let source = join(&join(&orbit.path, FINEST), TIME);
-        let document = judged
-            .tree
-            .documents
-            .get(&source)
-            .map(|document| &document.bytes);
-        if root.get_if_present(&document_of(&source)).await?.as_ref() != document {
-            return Ok(false);
-        }
-        for object in judged
+        let document = judged.tree.documents.get(&source);
+        let document = document.map(|document| (document_of(&source), &document.bytes));
+        let objects = judged
             .times
             .get(&source)
-            .iter()
-            .flat_map(|times| times.objects.values())
-        {
-            if root.get_if_present(&object.key).await?.as_ref() != Some(&object.bytes) {
-                return Ok(false);
+            .into_iter()
+            .flat_map(|times| times.objects.values());
+        let objects = objects.map(|object| (object.key.clone(), &object.bytes));
+        for (key, bytes) in document.into_iter().chain(objects) {
+            if root.get_if_present(&key).await?.as_ref() != Some(bytes) {
+                return Ok(Some(key));
             }
         }
     }
-    Ok(true)
+    Ok(None)
 }

@@ -14,6 +14,9 @@ pub(crate) const FINEST: &str = "r10m";
 /// Orbit groups that are looked at whether they declare levels or not.
 pub(crate) const ORBITS: [&str; 2] = ["ascending", "descending"];
 
+/// Keys that a message names.
+const NAMED: usize = 5;
+
 /// Where a group repeats the documents below it.
 pub(crate) const CONSOLIDATED: &str = "consolidated_metadata";
 
@@ -148,6 +151,22 @@ impl Array {
             .is_none_or(|keys| keys.fits(key, self.shape.len()))
     }
 
+    /// Whether `key`, below the array, is an object of it that its shape does not reach.
+    pub(crate) fn is_past_end(&self, key: &str) -> bool {
+        let (Some(keys), Some(object)) = (self.keys, &self.object_shape) else {
+            return false;
+        };
+        let Some(indices) = keys.indices(key) else {
+            return false;
+        };
+        let begins = indices
+            .iter()
+            .zip(object)
+            .map(|(index, length)| index.saturating_mul(*length));
+        indices.len() == self.shape.len()
+            && begins.zip(&self.shape).any(|(begins, end)| begins >= *end)
+    }
+
     /// Whether it says how its objects are named.
     pub(crate) fn names_its_objects(&self) -> bool {
         self.keys.is_some()
@@ -192,20 +211,26 @@ impl ChunkKeys {
     }
 
     fn fits(self, key: &str, rank: usize) -> bool {
+        match self.indices(key) {
+            // The one chunk of a scalar is called `0` when nothing is before the indices.
+            Some(_) if rank == 0 && !self.prefixed => key == "0",
+            Some(indices) => indices.len() == rank,
+            None => false,
+        }
+    }
+
+    /// The indices a key is made of.
+    fn indices(self, key: &str) -> Option<Vec<u64>> {
         let indices = match (self.prefixed, key.strip_prefix('c')) {
-            (true, Some("")) => return rank == 0,
-            (true, Some(rest)) => rest.strip_prefix(self.separator),
-            (true, None) => None,
-            (false, _) if rank == 0 => return key == "0",
-            (false, _) => Some(key),
+            (true, Some("")) => return Some(Vec::new()),
+            (true, rest) => rest?.strip_prefix(self.separator)?,
+            (false, _) => key,
         };
-        let Some(indices) = indices else { return false };
-        let mut count = 0;
-        let numbers = indices.split(self.separator).all(|index| {
-            count += 1;
-            !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit())
-        });
-        numbers && count == rank
+        let number = |index: &str| {
+            let digits = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());
+            if digits { index.parse().ok() } else { None }
+        };
+        indices.split(self.separator).map(number).collect()
     }
 }
 
@@ -267,6 +292,19 @@ pub(crate) fn below<'a>(key: &'a str, path: &str) -> Option<&'a str> {
     match path {
         "" => Some(key),
         path => key.strip_prefix(path)?.strip_prefix('/'),
+    }
+}
+
+/// The first of some keys, for a message.
+pub(crate) fn named(keys: &[String]) -> String {
+    let names: Vec<String> = keys
+        .iter()
+        .take(NAMED)
+        .map(|key| format!("`{key}`"))
+        .collect();
+    match keys.len().saturating_sub(NAMED) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
     }
 }
 

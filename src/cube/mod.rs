@@ -21,10 +21,12 @@ mod finding;
 mod heal;
 mod inventory;
 mod layout;
+mod moved;
 mod orbit;
 mod pull;
 mod push;
 mod report;
+mod stage;
 mod sync;
 mod times;
 mod tree;
@@ -216,8 +218,8 @@ impl Cube {
         writer
             .stage("groups", &plan.groups, |done| stands.push(done))
             .await?;
-        if !heal::sources_stand(root, judged, plan).await? {
-            return Err(Halt::Moved(format!("{}/{}", layout::FINEST, layout::TIME)));
+        if let Some(key) = heal::moved_source(root, judged, plan).await? {
+            return Err(Halt::Moved(key));
         }
         writer
             .stage("time", &plan.documents, |done| stands.push(done))

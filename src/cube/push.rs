@@ -64,7 +64,7 @@ impl Cube {
             remote: &remote_tree,
             local_hashes: &hashes.local,
             remote_hashes: &hashes.remote,
-            replace_bulk: options.replace_bulk && inventory.full,
+            replace_bulk: options.replace_bulk,
         });
         judge_local(&local_tree, &mut plan);
         if !plan.refusals.is_empty() {
@@ -123,16 +123,20 @@ impl Hashes {
         let local_hashes = hash_all(cube, local, local_tree, here, |_, hash| hash).await?;
         let there = remote_tree.objects.iter().filter(|(key, entry)| {
             let here = local_hashes.get(*key);
-            let moved = match pulled(key) {
+            let unknown = match pulled(key) {
+                // An object that was left there, and is here: it may be the same.
+                Some(pulled) if pulled.sha256.is_none() => {
+                    here.is_some()
+                        && local_tree.objects.get(*key).map(|here| here.size) == Some(entry.size)
+                }
                 // Gone or changed here, or changed there.
                 Some(pulled) => {
-                    let bulk = pulled.class == Class::Bulk;
-                    let changed = !bulk && pulled.sha256.as_ref() != here;
-                    pulled.sha256.is_some() && (changed || !pulled.is(entry))
+                    let changed = pulled.class != Class::Bulk && pulled.sha256.as_ref() != here;
+                    changed || !pulled.is(entry)
                 }
                 None => here.is_some(),
             };
-            node_of(key).is_none() && moved
+            node_of(key).is_none() && unknown
         });
         let keys = there.map(|(key, _)| key.clone()).collect();
         let remote = hash_all(cube, remote, remote_tree, keys, |version, hash| {

@@ -10,15 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::inventory::{Inventory, hash};
-use super::layout::{
-    Array, CONSOLIDATED, FINEST, Node, TIME, bare, below, document_of, node_of, split,
-};
+use super::layout::{Array, CONSOLIDATED, Node, TIME, bare, below, document_of, named, node_of};
+use super::moved::{is_as_here, moved, overlap};
+use super::stage::Stage;
 use super::tree::{Class, Document, Tree};
 use super::write::{Body, Write};
 use crate::store::root::{Expected, Version};
-
-/// Keys that a refusal names.
-const NAMED: usize = 5;
 
 /// What a plan is made from.
 #[derive(Debug)]
@@ -33,39 +30,9 @@ pub(crate) struct Sides<'a> {
     /// Of remote objects, documents aside: of all that may have been written since the
     /// pull, or are to be written over or deleted.
     pub remote_hashes: &'a BTreeMap<String, (String, Version)>,
-    /// Whether bulk objects that were pulled may be written over.
+    /// Whether bulk objects may be written over that were pulled, by a full pull, or that
+    /// stand past the end of their array.
     pub replace_bulk: bool,
-}
-
-/// A stage of a push: whatever it is cut after, the remote cube can be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stage {
-    BulkObjects,
-    CoordinateObjects,
-    BulkArrays,
-    CoordinateArrays,
-    /// What tells a reader that there is one more slice; of the coarser levels first.
-    Times,
-    /// What tells a writer that an acquisition is there.
-    FinestTime,
-    /// The deepest first.
-    Groups(std::cmp::Reverse<usize>),
-    Root,
-}
-
-impl Stage {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::BulkObjects => "bulk objects",
-            Self::CoordinateObjects => "coordinate objects",
-            Self::BulkArrays => "bulk arrays",
-            Self::CoordinateArrays => "coordinate arrays",
-            Self::Times => "time",
-            Self::FinestTime => "time of the finest level",
-            Self::Groups(_) => "groups",
-            Self::Root => "root group",
-        }
-    }
 }
 
 /// What a push does, in its order, or why it does nothing.
@@ -118,6 +85,7 @@ pub(crate) fn plan(sides: &Sides<'_>) -> PushPlan {
         }
     }
     planner.settle_bared_groups();
+    planner.refuse_what_would_appear();
     let is_document = |(key, _): &(String, Version)| node_of(key).is_none();
     planner.plan.deletions.sort_by_key(is_document);
     planner.refuse_what_moved();
@@ -195,14 +163,26 @@ impl Planner<'_> {
                 "`{key}` is new here and was written there since the pull, otherwise; pull into another \
                  directory and append there"
             )),
+            (Some(_), Some(version)) if sides.replace_bulk && sides.remote.is_past_end(key) => {
+                self.write(stage, key, Expected::Writing(version));
+            }
+            (Some(pulled), _) if pulled.sha256.is_none() && sides.remote.is_past_end(key) => {
+                self.refuse(format!(
+                    "`{key}` stands there past the end of its array, as after a push that was cut short, and \
+                     is another one here; push with --replace-bulk to write over it"
+                ));
+            }
             (Some(pulled), _) if pulled.sha256.is_none() => self.refuse(format!(
                 "`{key}` was not fetched and has been written here, so it lacks what is in the remote one; \
-                 whoever appended did not append: pull with --full and append there"
+                 whoever appended did more than append: pull with --full, append there, and push with \
+                 --replace-bulk"
             )),
-            (Some(_), _) if class == Class::Bulk && !sides.replace_bulk => self.refuse(format!(
-                "`{key}` of a bulk array has changed; an append only adds such objects. If it was meant, \
-                 push with --replace-bulk"
-            )),
+            (Some(_), _) if class == Class::Bulk && !(sides.replace_bulk && sides.inventory.full) => {
+                self.refuse(format!(
+                    "`{key}` of a bulk array has changed; an append only adds such objects. If it was \
+                     meant, push with --replace-bulk"
+                ));
+            }
             (Some(_), Some(version)) => self.write(stage, key, Expected::Writing(version)),
             // Gone there, which is found to have moved.
             (Some(_), None) => self.write(stage, key, Expected::Absent),
@@ -253,7 +233,7 @@ impl Planner<'_> {
             Some(there) => Expected::Writing(there.version.clone()),
             None => Expected::Absent,
         };
-        self.write_document(key, here, stage(path, node), expected);
+        self.write_document(key, here, Stage::of_document(path, node), expected);
     }
 
     fn write_document(&mut self, key: &str, here: &Document, stage: Stage, expected: Expected) {
@@ -366,7 +346,26 @@ impl Planner<'_> {
                 continue;
             };
             let expected = Expected::Writing(there.version.clone());
-            self.write_document(&key, here, stage(&path, node), expected);
+            self.write_document(&key, here, Stage::of_document(&path, node), expected);
+        }
+    }
+
+    /// Refuses to let a bulk array grow over objects that are not of this copy.
+    fn refuse_what_would_appear(&mut self) {
+        let written: BTreeSet<String> = self.plan.writes().map(|write| write.key.clone()).collect();
+        let appear = self.sides.remote.objects.keys().filter(|key| {
+            let past_end = self.sides.remote.is_past_end(key) && !self.sides.local.is_past_end(key);
+            past_end && !written.contains(*key) && !is_as_here(self.sides, key)
+        });
+        for key in appear.cloned().collect::<Vec<_>>() {
+            if self.sides.local.class(&key) == Class::Bulk
+                && !self.sides.local.objects.contains_key(&key)
+            {
+                self.refuse(format!(
+                    "`{key}` stands there past the end of its array, as after a push that was cut short, and \
+                     would appear as a part of the new slices; delete that object by hand, then push again"
+                ));
+            }
         }
     }
 
@@ -390,80 +389,6 @@ impl Planner<'_> {
                 "the remote cube has changed since the pull, but not where this push writes: {names}"
             )),
         }
-    }
-}
-
-/// Keys that somebody else has written or deleted since the pull.
-fn moved(sides: &Sides<'_>) -> Vec<String> {
-    let (then, now) = (&sides.inventory.objects, &sides.remote.objects);
-    let mut moved = Vec::new();
-    for (key, pulled) in then {
-        let stands = match now.get(key) {
-            // By a push that was cut short.
-            None => pulled.sha256.is_some() && !sides.local.objects.contains_key(key),
-            Some(entry) => {
-                let there = remote_hash(sides, key);
-                let known = pulled.sha256.is_some() && there == pulled.sha256;
-                known || (there.is_none() && pulled.is(entry)) || is_as_here(sides, key)
-            }
-        };
-        if !stands && !pulled.class.is_foreign() {
-            moved.push(key.clone());
-        }
-    }
-    let new = now.keys().filter(|key| {
-        !then.contains_key(*key) && !is_as_here(sides, key) && !sides.remote.class(key).is_foreign()
-    });
-    moved.extend(new.cloned());
-    moved
-}
-
-fn remote_hash(sides: &Sides<'_>, key: &str) -> Option<String> {
-    match node_of(key) {
-        Some(path) => Some(hash(&sides.remote.documents.get(path)?.bytes)),
-        None => Some(sides.remote_hashes.get(key)?.0.clone()),
-    }
-}
-
-/// Whether a key holds the same on both sides, as after a push that was cut short.
-fn is_as_here(sides: &Sides<'_>, key: &str) -> bool {
-    match node_of(key) {
-        Some(path) => {
-            let says = |tree: &Tree| Some(tree.documents.get(path)?.value.clone());
-            says(sides.local).is_some() && says(sides.local) == says(sides.remote)
-        }
-        None => {
-            let here = sides.local_hashes.get(key);
-            here.is_some() && here == sides.remote_hashes.get(key).map(|(hash, _)| hash)
-        }
-    }
-}
-
-/// Whether what is written at `key` could contradict what has moved: they are of the same
-/// orbit, or what is written repeats what stands below it.
-fn overlap(sides: &Sides<'_>, key: &str, moved: &str) -> bool {
-    let orbit = |key: &str| {
-        key.split_once('/')
-            .map_or(String::new(), |(orbit, _)| orbit.to_owned())
-    };
-    let repeats = node_of(key).is_some_and(|path| {
-        let group = sides.local.group(path);
-        below(moved, path).is_some() && group.is_some_and(|group| group.consolidated.is_some())
-    });
-    orbit(key) == orbit(moved) || repeats
-}
-
-fn stage(path: &str, node: &Node) -> Stage {
-    let depth = path.split('/').count();
-    match (node, split(path)) {
-        (_, None) => Stage::Root,
-        (Node::Group(_), _) => Stage::Groups(std::cmp::Reverse(depth)),
-        (Node::Array(array), _) if !array.is_coordinate() => Stage::BulkArrays,
-        (Node::Array(_), Some((level, TIME))) => match split(level) {
-            Some((_, FINEST)) => Stage::FinestTime,
-            _ => Stage::Times,
-        },
-        (Node::Array(_), Some(_)) => Stage::CoordinateArrays,
     }
 }
 
@@ -493,16 +418,4 @@ fn lost_only_its_block(here: &Document, there: &Document) -> bool {
     let says = |document: &Document| document.value.clone().unwrap_or_default();
     let (here, there): (Value, Value) = (says(here), says(there));
     here.get(CONSOLIDATED).is_none() && there.get(CONSOLIDATED).is_some() && here == bare(&there)
-}
-
-fn named(keys: &[String]) -> String {
-    let names: Vec<String> = keys
-        .iter()
-        .take(NAMED)
-        .map(|key| format!("`{key}`"))
-        .collect();
-    match keys.len().saturating_sub(NAMED) {
-        0 => names.join(", "),
-        more => format!("{} and {more} more", names.join(", ")),
-    }
 }

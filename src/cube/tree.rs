@@ -254,6 +254,16 @@ impl Tree {
         }
     }
 
+    /// Whether the object at `key` is of a bulk array and holds nothing that its shape shows.
+    pub(crate) fn is_past_end(&self, key: &str) -> bool {
+        let of_bulk = self
+            .array_above(key)
+            .filter(|(_, array)| !array.is_coordinate());
+        of_bulk.is_some_and(|(path, array)| {
+            below(key, path).is_some_and(|name| array.is_past_end(name))
+        })
+    }
+
     /// Keys of the objects that no node owns.
     pub(crate) fn foreign(&self) -> impl Iterator<Item = &str> {
         let keys = self.objects.keys().map(String::as_str);
