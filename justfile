@@ -12,6 +12,15 @@ demo:
 test:
     cargo test --locked
 
+# Installs the S3 server that the tests start.
+moto:
+    python3 -m venv target/moto
+    target/moto/bin/pip install 'moto[server]==5.2.5'
+
+# A longer campaign of crashes and faults, such as `just campaign 1000..2000`.
+campaign seeds:
+    ZAGG_CAMPAIGN_SEEDS={{seeds}} cargo test --locked --test campaign
+
 fmt:
     cargo fmt
 

@@ -10,7 +10,7 @@ use crate::kernels::words::WordError;
 use crate::ladder::TemplateError;
 use crate::ladder::children::ChildColumn;
 use crate::pyramid::DeclarationError;
-use crate::report::Ending;
+use crate::report::{Ending, SoFar};
 use crate::store::array::EncodeError;
 use crate::store::leaf_error::LeafError;
 use crate::store::{LeaseError, ManifestError, RecordError, RootError, StoreError};
@@ -27,6 +27,8 @@ pub enum FaultKind {
     ExpiredCredentials,
     /// An object that must exist does not.
     NotFound,
+    /// There is no bucket or container of the name in the address.
+    NoBucket,
     /// The store asked for fewer requests, also after every retry.
     Throttled,
     /// The store could not be reached or answered with a fault of its own.
@@ -54,6 +56,7 @@ impl std::fmt::Display for FaultKind {
             Self::Denied => "denied",
             Self::ExpiredCredentials => "expired-credentials",
             Self::NotFound => "not-found",
+            Self::NoBucket => "no-bucket",
             Self::Throttled => "throttled",
             Self::Unavailable => "unavailable",
             Self::CorruptLeaf => "corrupt-leaf",
@@ -80,6 +83,7 @@ impl FaultKind {
             self,
             Self::Denied
                 | Self::ExpiredCredentials
+                | Self::NoBucket
                 | Self::Throttled
                 | Self::Unavailable
                 | Self::WriteRefused
@@ -88,7 +92,10 @@ impl FaultKind {
 
     /// Whether one such fault, confirmed by a probe read of the manifest, stops the pass.
     pub fn is_confirmed_by_probe(self) -> bool {
-        matches!(self, Self::Denied | Self::ExpiredCredentials)
+        matches!(
+            self,
+            Self::Denied | Self::ExpiredCredentials | Self::NoBucket
+        )
     }
 }
 
@@ -163,12 +170,14 @@ impl Error {
     /// How a pass ends that was not admitted for this: refused, unless the store itself
     /// is at fault. An address that cannot be worked on is the caller's to change.
     pub fn ending(&self) -> Ending {
-        if matches!(
+        let kind = self.kind();
+        let is_the_address = matches!(
             self,
             Self::Root(_) | Self::Records(RecordError::NotListable(_))
-        ) {
+        );
+        if is_the_address || kind == FaultKind::NoBucket {
             Ending::Refused
-        } else if self.kind().is_store_wide() || self.kind() == FaultKind::Bug {
+        } else if kind.is_store_wide() || kind == FaultKind::Bug {
             Ending::Aborted
         } else {
             Ending::Refused
@@ -242,12 +251,16 @@ impl LeafFault {
 #[non_exhaustive]
 pub enum AbortReason {
     /// The same fault of the store, again and again.
-    #[error("stopped on a store-wide fault ({kind}): {error}; {RESUME}")]
+    #[error("{}: {error}; {}{RESUME}", heading(*kind, credentials_end.as_deref()), clause(*so_far))]
     StoreWide {
         /// The fault.
         kind: FaultKind,
         /// The last of its errors.
         error: String,
+        /// When the credentials in use end, as far as that is written down.
+        credentials_end: Option<String>,
+        /// How far the step had come that met it.
+        so_far: Option<SoFar>,
     },
     /// Leaves failed, and nothing was written or found current.
     #[error(
@@ -284,6 +297,22 @@ pub enum AbortReason {
 }
 
 const RESUME: &str = "what is written is complete, run the same command again to go on";
+
+fn heading(kind: FaultKind, credentials_end: Option<&str>) -> String {
+    match (kind, credentials_end) {
+        (FaultKind::ExpiredCredentials, Some(end)) => {
+            format!("stopped because the credentials expired, which were good until {end}")
+        }
+        (FaultKind::ExpiredCredentials, None) => {
+            "stopped because the credentials expired".to_owned()
+        }
+        _ => format!("stopped on a store-wide fault ({kind})"),
+    }
+}
+
+fn clause(so_far: Option<SoFar>) -> String {
+    so_far.map_or(String::new(), |so_far| format!("{so_far}; "))
+}
 
 impl AbortReason {
     /// The reason of having found this column.

@@ -75,7 +75,8 @@ pub use plan::{
 pub use pyramid::{ConfigError, HashVerdict, Lever, Previous, ScheduleError};
 pub use receipt::{Change, Difference, LadderEntry, LeafEntry, Receipt, ReceiptCheck, StepTaken};
 pub use report::{
-    Bytes, Counts, Ending, FailedLeaf, LadderReport, LevelReport, Report, StageSeconds, Verdicts,
+    Bytes, Counts, Ending, FailedLeaf, LadderReport, LevelReport, Report, SoFar, StageSeconds,
+    Verdicts,
 };
 pub use retire::{
     CleanVerify, Extent, Kept, KeptArtifact, Retire, RetireError, Retired, RetiredArtifact,
@@ -84,8 +85,8 @@ pub use retire::{
 pub use runbook::{Account, Runbook, RunbookError, Stopper};
 pub use settings::{Settings, SettingsError};
 pub use store::{
-    LeafError, LeaseError, ManifestError, RecordError, RetryPolicy, Root, RootError, StoreError,
-    Tally, Touched,
+    CredentialsError, LeafError, LeaseError, ManifestError, RecordError, RetryPolicy, Root,
+    RootError, StoreError, Tally, Touched,
 };
 pub use upgrade::{Steps, Stop, Upgrade, UpgradeHandle};
 pub use verify::{Artifacts, Check, Finding, Refolded, Severity, Verification, Verify};

@@ -79,6 +79,38 @@ pub struct Counts {
     pub planned: u64,
 }
 
+/// How far a step had come when it was stopped. What is under way then is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SoFar {
+    /// What is counted: leaves, or artifacts of the ladder.
+    pub what: &'static str,
+    /// Written by this run.
+    pub written: u64,
+    /// Found current.
+    pub current: u64,
+    /// Failed.
+    pub failed: u64,
+    /// Without an outcome.
+    pub left: u64,
+}
+
+impl std::fmt::Display for SoFar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            what,
+            written,
+            current,
+            failed,
+            left,
+        } = self;
+        write!(
+            f,
+            "of the {what}, {written} were written, {current} current, {failed} failed and {left} are left"
+        )
+    }
+}
+
 /// Leaves that were due, by the reason; every reason is there, also with none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]

@@ -65,7 +65,9 @@ async fn judge(upgrade: Upgrade, watchers: Watchers) -> Result<Admitted, Error> 
     if !settings.dry_run {
         root.ensure_writable()?;
     }
-    let root = root.with_retry(settings.retry.clone());
+    // Connections end with the runtime that opened them, and this one is the pass's own: a
+    // client that outlives it must not be left with them.
+    let root = root.detached().with_retry(settings.retry.clone());
     let manifest = Manifest::read(&root).await?;
     let windowed = manifest.is_windowed();
     let declaration = Declaration::parse(
@@ -147,10 +149,13 @@ pub(crate) async fn take(admitted: Admitted) -> Option<Report> {
         Ok(Ok(false)) | Err(_) => {}
     }
     let mut report = report(&admitted, tally, climbed, ending, started);
-    match (ending, waits) {
-        (Ending::Refused, Some(waits)) => report.error = Some(waits),
-        (_, Some(waits)) => report.warnings.push(waits),
-        (_, None) => {}
+    match waits {
+        // A run that was stopped says why.
+        Some(waits) if ending == Ending::Refused && report.error.is_none() => {
+            report.error = Some(waits);
+        }
+        Some(waits) => report.warnings.push(waits),
+        None => {}
     }
     Some(report)
 }
@@ -222,6 +227,8 @@ async fn climb(
             run.stop(AbortReason::StoreWide {
                 kind: error.kind(),
                 error: error.to_string(),
+                credentials_end: run.root.credentials_end(),
+                so_far: None,
             });
             return Some(LadderReport::default());
         }

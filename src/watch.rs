@@ -129,6 +129,12 @@ impl Watched {
         self.total.store(total, Ordering::Relaxed);
     }
 
+    /// Pieces of work that are known; windows listed on the way come on top.
+    pub(crate) fn total(&self) -> u64 {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        read(&self.total).max(read(&self.begun))
+    }
+
     /// A piece of work, from now until this is dropped.
     pub(crate) fn piece(&self) -> Piece<'_> {
         self.begin();
@@ -205,8 +211,7 @@ impl Watched {
         Progress {
             step: self.step,
             done,
-            // Windows that are listed on the way come on top of what was known.
-            total: read(&self.total).max(read(&self.begun)),
+            total: self.total(),
             written: read(&self.written),
             failed: read(&self.failed),
             in_flight: read(&self.begun).saturating_sub(done),

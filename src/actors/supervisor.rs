@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::error::{AbortReason, FaultKind, LeafFault};
 use crate::messages::{Admit, Event, FailedSoFar, Outcome, Step, WorkEnded, WorkListed};
-use crate::report::{FailedLeaf, Tally};
+use crate::report::{FailedLeaf, SoFar, Tally};
 use crate::run::Run;
 use crate::store::manifest::MANIFEST_KEY;
 use crate::watch::Watched;
@@ -23,6 +23,9 @@ pub(crate) struct Supervisor {
     ended: u64,
     all_listed: bool,
     in_a_row: FaultsInARow,
+    /// Refusals that wait for the answer to a probe, while one is under way: when it says
+    /// that the store refuses everything, they are no leaf's fault.
+    waiting: Option<Vec<(String, LeafFault)>>,
 }
 
 /// Store-wide faults of one kind with nothing served in between.
@@ -56,6 +59,7 @@ impl Supervisor {
             ended: 0,
             all_listed: false,
             in_a_row: FaultsInARow::default(),
+            waiting: None,
         }
     }
 
@@ -98,58 +102,90 @@ impl Supervisor {
                 self.run.announce(Event::Skipped { path });
             }
             Outcome::NotAttempted => counts.not_attempted += 1,
-            Outcome::Failed(fault) => self.count_failure(path, &fault, ctx),
+            Outcome::Failed(fault) => self.count_failure(path, *fault, ctx),
         }
     }
 
     /// Once the pass is stopping for a fault of the store, leaves that were already
     /// under way fail of the same fault and are no news.
-    fn count_failure(&mut self, path: String, fault: &LeafFault, ctx: &mut Context<Self>) {
+    fn count_failure(&mut self, path: String, fault: LeafFault, ctx: &mut Context<Self>) {
         let kind = fault.kind();
         if self.run.is_stopping() && (kind.is_store_wide() || kind == FaultKind::LeaseLost) {
             self.tally.counts.not_attempted += 1;
             return;
         }
-        tracing::error!(path, %kind, error = %fault, "failed");
+        if let (true, Some(waiting)) = (kind.is_confirmed_by_probe(), &mut self.waiting) {
+            waiting.push((path, fault));
+            return;
+        }
+        let error = fault.to_string();
+        tracing::error!(path, %kind, error, "failed");
         self.watched.failed();
         self.tally.push_failure(FailedLeaf {
             leaf: path.clone(),
             array: fault.array().map(str::to_owned),
             kind,
-            error: fault.to_string(),
+            error: error.clone(),
         });
         self.run.announce(Event::Failed {
             path,
-            error: fault.to_string(),
+            error: error.clone(),
         });
         if kind == FaultKind::LeaseLost {
-            self.run.stop(AbortReason::LeaseLost(fault.to_string()));
+            self.run.stop(AbortReason::LeaseLost(error));
         } else if !kind.is_store_wide() {
             self.in_a_row = FaultsInARow::default();
         } else if self.in_a_row.push(kind) >= self.run.settings.abort_after {
-            self.run.stop(AbortReason::StoreWide {
-                kind,
-                error: fault.to_string(),
-            });
+            self.stop_for(kind, error);
         } else if kind.is_confirmed_by_probe() && self.in_a_row.count == 1 {
-            self.probe(kind, fault.to_string(), ctx);
+            self.probe(kind, error, ctx);
+        }
+    }
+
+    fn stop_for(&self, kind: FaultKind, error: String) {
+        self.run.stop(AbortReason::StoreWide {
+            kind,
+            error,
+            credentials_end: self.run.root.credentials_end(),
+            so_far: Some(self.so_far()),
+        });
+    }
+
+    fn so_far(&self) -> SoFar {
+        let counts = &self.tally.counts;
+        let ended = counts.written + counts.planned + counts.current + counts.empty + counts.failed;
+        SoFar {
+            what: match self.watched.step() {
+                Step::Ladder => "artifacts of the ladder",
+                _ => "leaves",
+            },
+            written: counts.written,
+            current: counts.current,
+            failed: counts.failed,
+            left: self.watched.total().saturating_sub(ended),
         }
     }
 
     /// One refusal may be one object's; if the manifest is refused too, it is the store.
-    fn probe(&self, kind: FaultKind, error: String, ctx: &mut Context<Self>) {
+    fn probe(&mut self, kind: FaultKind, error: String, ctx: &mut Context<Self>) {
+        self.waiting = Some(Vec::new());
         let root = self.run.root.clone();
         let probe = async move { root.get(MANIFEST_KEY).await.err().map(|error| error.kind()) };
-        ctx.spawn(probe.into_actor(self).map(move |refused, supervisor, _| {
+        ctx.spawn(probe.into_actor(self).map(move |refused, supervisor, ctx| {
             if refused.is_some_and(FaultKind::is_confirmed_by_probe) {
-                supervisor.run.stop(AbortReason::StoreWide { kind, error });
+                supervisor.stop_for(kind, error);
             }
+            for (path, fault) in supervisor.waiting.take().unwrap_or_default() {
+                supervisor.count_failure(path, fault, ctx);
+            }
+            supervisor.end_if_done(ctx);
         }));
     }
 
     /// Ends the step when the last piece of work has its outcome.
     fn end_if_done(&mut self, ctx: &mut Context<Self>) {
-        if !self.all_listed || self.ended < self.admitted || self.done.is_none() {
+        let is_done = self.all_listed && self.ended == self.admitted && self.waiting.is_none();
+        if !is_done || self.done.is_none() {
             return;
         }
         let counts = &self.tally.counts;

@@ -33,7 +33,7 @@ pub use lease::LeaseError;
 pub use manifest::ManifestError;
 pub use records::RecordError;
 pub use retry::RetryPolicy;
-pub use root::{Root, RootError, StoreError, Tally, Touched};
+pub use root::{CredentialsError, Root, RootError, StoreError, Tally, Touched};
 
 /// Name of the metadata document of every Zarr v3 node.
 pub(crate) const METADATA: &str = "zarr.json";

@@ -15,22 +15,26 @@ use std::sync::Arc;
 use object_store::ObjectStore;
 use object_store::path::Path;
 
-use self::address::Origin;
+use self::client::Origin;
 use self::journal::Journal;
 use self::tally::Counters;
 use super::retry::{RetryPolicy, retry};
 
 mod address;
+mod client;
+mod credentials;
 mod error;
 mod fault;
 mod journal;
 mod list;
 mod local;
+mod options;
 mod read;
 mod settle;
 mod tally;
 mod write;
 
+pub use credentials::CredentialsError;
 pub(crate) use error::{Op, present};
 pub use error::{RootError, StoreError};
 pub use journal::Touched;
@@ -150,6 +154,11 @@ impl Root {
     /// The address as it was given, without a password.
     pub fn url(&self) -> &str {
         &self.0.url
+    }
+
+    /// When the credentials in use end, if whoever made them wrote it down.
+    pub(crate) fn credentials_end(&self) -> Option<String> {
+        self.0.origin.credentials_end()
     }
 
     /// Whether every write is refused before it is sent.

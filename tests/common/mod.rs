@@ -7,17 +7,21 @@
 
 pub(crate) mod array;
 pub(crate) mod binary;
+pub(crate) mod bucket;
 pub(crate) mod cases;
 pub(crate) mod child;
 pub(crate) mod compare;
+pub(crate) mod dice;
 pub(crate) mod faults;
 pub(crate) mod http;
 pub(crate) mod ladder;
 pub(crate) mod leaf;
 pub(crate) mod library;
 pub(crate) mod many;
+pub(crate) mod moto;
 pub(crate) mod old;
 pub(crate) mod published;
+pub(crate) mod s3;
 pub(crate) mod shard;
 pub(crate) mod stores;
 pub(crate) mod times;

@@ -21,10 +21,7 @@ impl TestStore {
         let store = Self {
             dir: TempDir::with_prefix("zagg-stream-test-").unwrap(),
         };
-        fs::create_dir(store.root()).unwrap();
-        for (key, bytes) in tree {
-            store.write(key, bytes);
-        }
+        write_tree(&store.root(), tree);
         store
     }
 
@@ -60,9 +57,7 @@ impl TestStore {
 
     /// Writes an object.
     pub(crate) fn write(&self, key: &str, bytes: impl AsRef<[u8]>) {
-        let path = self.path(key);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
+        write_file(&self.path(key), bytes.as_ref());
     }
 
     /// Removes an object that is there.
@@ -89,6 +84,19 @@ impl TestStore {
     pub(crate) fn surroundings(&self) -> Tree {
         tree_of(self.parent())
     }
+}
+
+/// Writes every file of `tree` below `dir`, which is made.
+pub(crate) fn write_tree(dir: &Path, tree: &Tree) {
+    fs::create_dir_all(dir).unwrap();
+    for (key, bytes) in tree {
+        write_file(&dir.join(key), bytes);
+    }
+}
+
+fn write_file(path: &Path, bytes: &[u8]) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, bytes).unwrap();
 }
 
 /// Every file below `dir`.

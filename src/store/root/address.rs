@@ -1,73 +1,16 @@
 //! Opens a root by its address, local path or URL, and the roots derived from it.
 
-use std::path::{Path as FilePath, PathBuf};
+use std::path::Path as FilePath;
 use std::sync::Arc;
 
-use object_store::aws::AmazonS3Builder;
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
-use object_store::http::HttpBuilder;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use url::Url;
 
+use super::client::{Origin, Remote, Scheme};
 use super::local::{self, Disk};
+use super::options::Options;
 use super::{Inner, Root, RootError};
-
-/// Longest wait for one whole request; a large shard object over a slow line needs minutes.
-const REQUEST_TIMEOUT: &str = "300 seconds";
-
-/// Longest wait for the next byte, so that a dead connection is seen long before that.
-const READ_TIMEOUT: &str = "30 seconds";
-
-/// What a client was built from, so that a second one can be.
-#[derive(Clone)]
-pub(super) enum Origin {
-    Local {
-        /// The path as it was given.
-        path: PathBuf,
-        disk: Disk,
-    },
-    Remote(Remote),
-    Given,
-}
-
-#[derive(Clone)]
-pub(super) struct Remote {
-    scheme: Scheme,
-    /// The address without the base path: `s3://bucket`, `https://host`.
-    address: String,
-    options: Arc<[(String, String)]>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scheme {
-    S3,
-    Gcs,
-    Azure,
-    Http,
-}
-
-impl Origin {
-    /// Whether it is a plain web server.
-    pub(super) fn is_http(&self) -> bool {
-        matches!(self, Self::Remote(remote) if remote.scheme == Scheme::Http)
-    }
-
-    /// The disk, when it is a local directory.
-    pub(super) fn disk(&self) -> Option<&Disk> {
-        match self {
-            Self::Local { disk, .. } => Some(disk),
-            Self::Remote(_) | Self::Given => None,
-        }
-    }
-
-    /// Whether a listing comes in the order of the keys, so that it can go on after one.
-    pub(super) fn lists_in_order(&self) -> bool {
-        matches!(self, Self::Remote(remote) if remote.scheme != Scheme::Http)
-    }
-}
 
 impl Root {
     /// Opens a local path or URL with no options beyond what the address says.
@@ -82,12 +25,14 @@ impl Root {
     /// `s`), `http(s)` (read only), `file`, `memory` (a fresh, empty store).
     ///
     /// `options` are the `AWS_…`, `GOOGLE_…` and `AZURE_…` settings of `object_store`,
-    /// in any case; those for other stores, and anything else, are passed over, so a
-    /// caller may hand in its whole environment.
+    /// in any case, and what else the clouds' own programs go by: `AWS_PROFILE` with the
+    /// files of the profiles, which are found by `HOME`. Those for other stores, and
+    /// anything else, are passed over, so a caller may hand in its whole environment. An
+    /// empty one counts as not given.
     ///
     /// # Errors
-    /// A local root must exist and be a directory that can be listed. Nothing is asked
-    /// of a remote one.
+    /// A local root must exist and be a directory that can be listed. Of an S3 root the
+    /// profile must be usable, if one is needed. Nothing is asked of a remote store.
     pub fn open_with(
         url: &str,
         options: impl IntoIterator<Item = (String, String)>,
@@ -138,6 +83,11 @@ impl Root {
         } else {
             // Bucket URLs are not percent-encoded by those who write them: `%`, `#` and
             // `?` are characters of the key.
+            if scheme == Scheme::Azure && rest.contains("sig=") {
+                return Err(invalid(
+                    "a SAS token does not belong into it; set AZURE_STORAGE_SAS_TOKEN instead",
+                ));
+            }
             let (bucket, base) = rest.split_once('/').unwrap_or((rest, ""));
             if bucket.is_empty() {
                 return Err(invalid("it names no bucket or container"));
@@ -149,13 +99,10 @@ impl Root {
         let remote = Remote {
             scheme,
             address,
-            options: options.into_iter().collect(),
+            options: Arc::new(Options::new(options)),
         };
         let url = redacted(url);
-        let store = remote.connect().map_err(|error| RootError::Client {
-            url: url.clone(),
-            reason: error.to_string(),
-        })?;
+        let store = remote.connect(&url)?;
         Self::assemble(store, &base, url, Origin::Remote(remote))
     }
 
@@ -182,7 +129,7 @@ impl Root {
         }
         std::fs::read_dir(path).map_err(|error| cannot_list(&error))?;
         let disk = Disk::new(path).map_err(|error| cannot_list(&error))?;
-        let store = local::open(path).map_err(|error| RootError::Client {
+        let store = local::open(path).map_err(|error| RootError::CannotOpen {
             url: url.to_owned(),
             reason: error.to_string(),
         })?;
@@ -201,7 +148,7 @@ impl Root {
         let Origin::Remote(remote) = &self.0.origin else {
             return self.clone();
         };
-        match remote.connect() {
+        match remote.connect(&self.0.url) {
             Ok(store) => Self(Arc::new(Inner {
                 store,
                 ..Inner::clone(&self.0)
@@ -250,65 +197,25 @@ impl Root {
     }
 }
 
-impl Remote {
-    fn connect(&self) -> Result<Arc<dyn ObjectStore>, object_store::Error> {
-        let retry = RetryConfig {
-            max_retries: 0,
-            ..RetryConfig::default()
-        };
-        let client = [("timeout", REQUEST_TIMEOUT), ("read_timeout", READ_TIMEOUT)];
-        // An endpoint that was written with http:// is meant.
-        let plain = self.options.iter().any(|(key, value)| {
-            key.to_ascii_lowercase().contains("endpoint") && value.starts_with("http://")
-        });
-        let client = client
-            .into_iter()
-            .chain(plain.then_some(("allow_http", "true")));
-
-        macro_rules! build {
-            ($builder:ty, $prefix:literal) => {{
-                let mut builder = <$builder>::new().with_url(&self.address).with_retry(retry);
-                for (key, value) in client {
-                    if let Ok(key) = key.parse() {
-                        builder = builder.with_config(key, value);
-                    }
-                }
-                for (key, value) in self.options.iter() {
-                    let key = key.to_ascii_lowercase();
-                    // Without its prefix a setting is somebody else's `TOKEN` or `REGION`.
-                    if let (true, Ok(key)) = (key.starts_with($prefix), key.parse()) {
-                        builder = builder.with_config(key, value);
-                    }
-                }
-                Ok(Arc::new(builder.build()?))
-            }};
-        }
-        match self.scheme {
-            Scheme::S3 => build!(AmazonS3Builder, "aws_"),
-            Scheme::Gcs => build!(GoogleCloudStorageBuilder, "google_"),
-            Scheme::Azure => build!(MicrosoftAzureBuilder, "azure_"),
-            Scheme::Http => {
-                let mut options = ClientOptions::new();
-                for (key, value) in client.chain([("allow_http", "true")]) {
-                    options = options.with_config(key.parse()?, value);
-                }
-                let builder = HttpBuilder::new()
-                    .with_url(&self.address)
-                    .with_retry(retry)
-                    .with_client_options(options);
-                Ok(Arc::new(builder.build()?))
-            }
-        }
-    }
-}
-
-/// `url` without the password it may carry: it goes into messages and logs.
+/// `url` without the password or the signature it may carry: it goes into messages and
+/// logs.
 fn redacted(url: &str) -> String {
-    match Url::parse(url) {
+    let url = match url.split_once('?') {
+        Some((address, query)) if is_signed(query) => format!("{address}?…"),
+        _ => url.to_owned(),
+    };
+    match Url::parse(&url) {
         Ok(mut parsed) if parsed.password().is_some() => {
             let _ = parsed.set_password(Some("…"));
             parsed.to_string()
         }
-        _ => url.to_owned(),
+        _ => url,
     }
+}
+
+fn is_signed(query: &str) -> bool {
+    let query = query.to_ascii_lowercase();
+    ["sig=", "signature=", "token="]
+        .iter()
+        .any(|name| query.contains(name))
 }

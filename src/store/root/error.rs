@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::credentials::CredentialsError;
 use super::fault;
 use crate::error::FaultKind;
 use crate::store::retry::Fault;
@@ -63,13 +64,33 @@ pub enum RootError {
         /// What is wrong with it, and what to write instead.
         reason: String,
     },
+    /// The directory cannot be opened as a store.
+    #[error("store root `{url}` cannot be opened: {reason}; check the path")]
+    CannotOpen {
+        /// The root as it was given.
+        url: String,
+        /// What the system said.
+        reason: String,
+    },
     /// The client for this kind of store could not be set up.
-    #[error("no client for store root `{url}`: {reason}; check the options and credentials for it")]
+    #[error(
+        "no client for store root `{url}`: {reason}; check the {settings} variables of the environment"
+    )]
     Client {
         /// The root as it was given.
         url: String,
         /// What the client library said.
         reason: String,
+        /// How the variables it goes by begin.
+        settings: &'static str,
+    },
+    /// The profile or the container that the keys should come from cannot be used.
+    #[error("no credentials for store root `{url}`: {source}")]
+    Credentials {
+        /// The root as it was given.
+        url: String,
+        /// Why not, and what to do.
+        source: CredentialsError,
     },
 }
 
@@ -82,7 +103,9 @@ impl RootError {
             Self::CannotList { .. }
             | Self::UnsupportedScheme { .. }
             | Self::Invalid { .. }
+            | Self::CannotOpen { .. }
             | Self::Client { .. } => FaultKind::Denied,
+            Self::Credentials { source, .. } => source.kind(),
         }
     }
 }
@@ -131,8 +154,8 @@ impl Op {
 /// One request that failed, after every retry it was due.
 ///
 /// The message carries the store's own words, so [`std::error::Error::source`] does not
-/// offer them a second time; they stand in [`StoreError::source`] the field.
-#[derive(Debug)]
+/// offer them a second time; they stand in [`StoreError::source`] the field, which may hold
+/// more than should be shown.
 pub struct StoreError {
     /// What was asked.
     pub op: Op,
@@ -148,13 +171,21 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (verb, root) = (self.op.verb(), &self.root);
         match self.key.as_str() {
-            "" => write!(f, "could not {verb} `{root}`: {}", self.source),
-            key => write!(
-                f,
-                "could not {verb} `{key}` under `{root}`: {}",
-                self.source
-            ),
+            "" => write!(f, "could not {verb} `{root}`: ")?,
+            key => write!(f, "could not {verb} `{key}` under `{root}`: ")?,
         }
+        f.write_str(&fault::told(&self.source))?;
+        match fault::cure(self.op, root, self.kind(), &self.source) {
+            Some(cure) => write!(f, "; {cure}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for StoreError {
+    // The answer may quote the request, and with it a session token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoreError({self})")
     }
 }
 

@@ -11,16 +11,51 @@ use object_store::Error;
 use object_store::client::{HttpError, HttpErrorKind};
 
 use super::Op;
+use super::credentials::CredentialsError;
 use crate::error::FaultKind;
 
-/// The words stores use, in the body of a 400 or 403, for credentials past their time.
-const EXPIRED: [&str; 6] = [
+mod answer;
+mod cure;
+
+use answer::{FAULT_IN_SUCCESS, STATUS};
+
+pub(super) use answer::told;
+pub(super) use cure::cure;
+
+/// The words stores and token services use for credentials past their time.
+const EXPIRED: [&str; 15] = [
     "ExpiredToken",
     "TokenRefreshRequired",
     "RequestExpired",
     "token has expired",
     "Token is expired",
     "ID token issued",
+    // Google: of the store, and of whoever renews a login.
+    "invalid_token",
+    "Invalid Credentials",
+    "Token has been expired or revoked",
+    "invalid_rapt",
+    // Azure: of a token, and of a signed address.
+    "ExpiredAuthenticationToken",
+    "Lifetime validation failed",
+    "The token is expired",
+    "not valid in the specified time frame",
+    "Signed expiry time",
+];
+
+/// The words stores use for a bucket or container that is not there.
+const NO_BUCKET: [&str; 3] = [
+    "NoSuchBucket",
+    "ContainerNotFound",
+    "specified bucket does not exist",
+];
+
+/// The words for credentials that are none, in the body of a 400.
+const MALFORMED_CREDENTIALS: [&str; 4] = [
+    "InvalidToken",
+    "InvalidIdentityToken",
+    "InvalidAccessKey",
+    "AuthorizationHeaderMalformed",
 ];
 
 /// Where credentials are looked for on a machine inside a cloud. Not reaching it means
@@ -31,12 +66,10 @@ const METADATA_SERVICES: [&str; 3] = [
     "metadata.google.internal",
 ];
 
-/// How object_store begins the text of an answer with a status of its own.
-const STATUS: &str = "Server returned non-2xx status code: ";
-
 /// The kind of fault `error` is as the answer to `op`.
 pub(super) fn classify(op: Op, error: &Error) -> FaultKind {
     match error {
+        Error::NotFound { .. } if says_no_bucket(&error.to_string()) => FaultKind::NoBucket,
         // Only a missing bucket or container makes a write fail so.
         Error::NotFound { .. } if op.is_write() => FaultKind::WriteRefused,
         Error::NotFound { .. } => FaultKind::NotFound,
@@ -76,6 +109,11 @@ pub(super) fn says_unsupported(error: &Error) -> bool {
     }
 }
 
+/// Whether it is not the object that is absent, but all that it would be in.
+fn says_no_bucket(text: &str) -> bool {
+    contains_any(text, &NO_BUCKET)
+}
+
 fn refused(op: Op) -> FaultKind {
     if op.is_write() {
         FaultKind::WriteRefused
@@ -87,7 +125,7 @@ fn refused(op: Op) -> FaultKind {
 fn by_chain(op: Op, first: &(dyn StdError + 'static)) -> FaultKind {
     let text = first.to_string();
     if contains_any(&text, &METADATA_SERVICES) {
-        return FaultKind::Denied;
+        return by_metadata_service(first);
     }
     let mut next = Some(first);
     while let Some(error) = next {
@@ -102,9 +140,25 @@ fn by_chain(op: Op, first: &(dyn StdError + 'static)) -> FaultKind {
     refused(op)
 }
 
+/// One that is there may have a bad moment; one that has no credentials says so with a 404,
+/// which must not be taken for an absent object.
+fn by_metadata_service(first: &(dyn StdError + 'static)) -> FaultKind {
+    let mut next = Some(first);
+    while let Some(error) = next {
+        if let Some((429 | 500..=599, _)) = status(&error.to_string()) {
+            return FaultKind::Unavailable;
+        }
+        next = error.source();
+    }
+    FaultKind::Denied
+}
+
 fn by_type(op: Op, error: &(dyn StdError + 'static)) -> Option<FaultKind> {
     if let Some(error) = error.downcast_ref::<Error>() {
         return Some(classify(op, error));
+    }
+    if let Some(error) = error.downcast_ref::<CredentialsError>() {
+        return Some(error.kind());
     }
     if let Some(error) = error.downcast_ref::<io::Error>() {
         return Some(by_io(op, error));
@@ -145,7 +199,7 @@ fn by_text(op: Op, text: &str) -> Option<FaultKind> {
     }
     // An error inside a 200: a whole answer, or one key of a bulk delete.
     let body = text
-        .strip_prefix("Server returned error response: ")
+        .strip_prefix(FAULT_IN_SUCCESS)
         .or_else(|| text.strip_prefix("DeleteObjects request failed for key "))?;
     if contains_any(body, &EXPIRED) {
         Some(FaultKind::ExpiredCredentials)
@@ -164,10 +218,14 @@ fn by_status(op: Op, code: u16, body: &str) -> FaultKind {
         507 => FaultKind::WriteRefused,
         501 | 505 => refused(op),
         408 | 409 | 500..=599 => FaultKind::Unavailable,
-        404 | 410 if !op.is_write() => FaultKind::NotFound,
-        400 if contains_any(body, &EXPIRED) => FaultKind::ExpiredCredentials,
+        404 if says_no_bucket(body) => FaultKind::NoBucket,
+        410 if !op.is_write() => FaultKind::NotFound,
+        // Of an object it would have a variant of its own: this is a listing, or the answer
+        // of whoever hands out credentials.
+        404 if op == Op::List => FaultKind::NotFound,
+        400 | 401 | 403 if contains_any(body, &EXPIRED) => FaultKind::ExpiredCredentials,
         400 if contains_any(body, &["RequestTimeout", "IncompleteBody"]) => FaultKind::Unavailable,
-        400 if contains_any(body, &["InvalidToken", "InvalidAccessKey"]) => FaultKind::Denied,
+        400 if contains_any(body, &MALFORMED_CREDENTIALS) => FaultKind::Denied,
         401 | 403 => FaultKind::Denied,
         _ => refused(op),
     }

@@ -10,10 +10,14 @@ use super::*;
 use crate::error::FaultKind;
 
 mod address;
+mod answers;
 mod contract;
+mod credentials;
+mod elsewhere;
 mod faults;
 mod http;
 mod local;
+mod renewal;
 
 fn options(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
@@ -32,21 +36,37 @@ struct Canned {
 
 impl Canned {
     fn serve(answers: &[(&str, &str)]) -> Self {
+        let mut answers: std::collections::VecDeque<_> = options(answers).into();
+        Self::serve_with(move |_| match answers.len() {
+            1 => answers[0].clone(),
+            _ => answers.pop_front().unwrap(),
+        })
+    }
+
+    /// Answers each request with what `answer` makes of it: head and body.
+    fn serve_with(mut answer: impl FnMut(&str) -> (String, String) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let (seen, answers) = (requests.clone(), options(answers));
+        let seen = requests.clone();
         std::thread::spawn(move || {
-            for (n, stream) in listener.incoming().enumerate() {
-                let Ok(stream) = stream else { return };
-                let (head, body) = &answers[n.min(answers.len() - 1)];
-                seen.lock().unwrap().push(Self::answer(stream, head, body));
+            for stream in listener.incoming() {
+                let Ok(mut stream) = stream else { return };
+                let request = Self::read(&mut stream);
+                let (head, body) = answer(&request);
+                seen.lock().unwrap().push(request);
+                let response = format!(
+                    "HTTP/1.1 {head}\r\nContent-Length: {}\r\nETag: \"e\"\r\n\
+                     Last-Modified: Tue, 01 Jan 2030 00:00:00 GMT\r\nConnection: close\r\n\r\n{body}",
+                    body.len()
+                );
+                let _ = stream.write_all(response.as_bytes());
             }
         });
         Self { port, requests }
     }
 
-    fn answer(mut stream: TcpStream, head: &str, body: &str) -> String {
+    fn read(stream: &mut TcpStream) -> String {
         let mut request = Vec::new();
         let mut buffer = [0; 4096];
         loop {
@@ -66,17 +86,32 @@ impl Canned {
                 break;
             }
         }
-        let response = format!(
-            "HTTP/1.1 {head}\r\nContent-Length: {}\r\nETag: \"e\"\r\n\
-             Last-Modified: Tue, 01 Jan 2030 00:00:00 GMT\r\nConnection: close\r\n\r\n{body}",
-            body.len()
-        );
-        let _ = stream.write_all(response.as_bytes());
         String::from_utf8_lossy(&request).into_owned()
     }
 
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// A root whose requests come here.
+    fn open(&self, url: &str, given: &[(&str, &str)]) -> Root {
+        let endpoint = self.url();
+        let here = [
+            ("AWS_ENDPOINT", endpoint.as_str()),
+            ("GOOGLE_BASE_URL", &endpoint),
+            ("AZURE_STORAGE_ENDPOINT", &endpoint),
+            ("AZURE_STORAGE_ACCOUNT", "account"),
+            // Whoever runs the tests may have a home with profiles in it.
+            ("HOME", "/nowhere"),
+        ];
+        let given: Vec<_> = here.iter().chain(given).copied().collect();
+        Root::open_with(url, options(&given))
+            .unwrap()
+            .with_retry(RetryPolicy::immediate(3))
+    }
+
     fn s3(&self) -> Root {
-        let endpoint = format!("http://127.0.0.1:{}", self.port);
+        let endpoint = self.url();
         let options = options(&[
             ("AWS_ENDPOINT_URL", &endpoint),
             ("AWS_ACCESS_KEY_ID", "id"),
