@@ -13,7 +13,7 @@ use crate::pyramid::DeclarationError;
 use crate::report::{Ending, SoFar};
 use crate::store::array::EncodeError;
 use crate::store::leaf_error::LeafError;
-use crate::store::{LeaseError, ManifestError, RecordError, RootError, StoreError};
+use crate::store::{ExamineError, LeaseError, ManifestError, RecordError, RootError, StoreError};
 use crate::work::UnknownShard;
 
 /// What kind of fault an error is.
@@ -270,6 +270,9 @@ pub enum AbortReason {
         /// The last error.
         error: String,
     },
+    /// The store cannot do what a run needs of it.
+    #[error("{0}")]
+    Unfit(Arc<ExamineError>),
     /// The lease cannot be had.
     #[error("{0}")]
     LeaseRefused(Arc<LeaseError>),
@@ -331,6 +334,7 @@ impl AbortReason {
             | Self::LeaseLost(_)
             | Self::ForeignSweep { .. }
             | Self::Unfinished(_) => Ending::Aborted,
+            Self::Unfit(error) => error.ending(),
             Self::LeaseRefused(error) if error.kind().is_store_wide() => Ending::Aborted,
             Self::LeaseRefused(_) => Ending::Refused,
             Self::Operator(_) => Ending::Interrupted,

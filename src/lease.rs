@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::store::lease::{Held, LeaseError, Released, beat, release};
+use crate::store::lease::{Held, LeaseError, Released, beat, give_back};
 use crate::store::retry::RetryPolicy;
 use crate::store::root::Root;
 
@@ -102,8 +102,10 @@ impl BeatThread {
             .map_err(keeper_error)?;
         let (commands, inbox) = mpsc::unbounded_channel();
         // A failed beat is tried again here, where the clock is watched.
+        let patient = root.detached();
         let keeper = Keeper {
-            root: root.detached().with_retry(RetryPolicy::never()),
+            root: patient.with_retry(RetryPolicy::never()),
+            patient,
             held,
             pace,
             on_event: Box::new(on_event),
@@ -126,7 +128,7 @@ impl BeatThread {
     /// Stops beating, then deletes the lease if it is still ours.
     ///
     /// # Errors
-    /// The failed request; the lease then stays to expire.
+    /// The failed request; the lease then stands until it expires, see [`Held::stands`].
     pub(crate) async fn release(self) -> Result<Released, LeaseError> {
         let gone = || LeaseError::Keeper {
             root: self.root.clone(),
@@ -152,6 +154,8 @@ impl Drop for BeatThread {
 
 struct Keeper {
     root: Root,
+    /// The same root, whose requests are tried again, for the release.
+    patient: Root,
     held: Held,
     pace: Pace,
     on_event: Box<dyn FnMut(BeatEvent) + Send>,
@@ -173,7 +177,7 @@ impl Keeper {
                 Some(None | Some(Command::Stop)) => return,
                 Some(Some(Command::Release(answer))) => {
                     // Nobody may be waiting any more.
-                    let _ = answer.send(release(&self.root, self.held.run_id()).await);
+                    let _ = answer.send(give_back(&self.patient, &self.held).await);
                     return;
                 }
             }
@@ -192,7 +196,7 @@ impl Keeper {
                 Interrupt::None => {}
                 Interrupt::Stop => return,
                 Interrupt::Release(answer) => {
-                    let _ = answer.send(release(&self.root, self.held.run_id()).await);
+                    let _ = answer.send(give_back(&self.patient, &self.held).await);
                     return;
                 }
             }

@@ -85,8 +85,8 @@ pub use retire::{
 pub use runbook::{Account, Runbook, RunbookError, Stopper};
 pub use settings::{Settings, SettingsError};
 pub use store::{
-    CredentialsError, LeafError, LeaseError, ManifestError, RecordError, RetryPolicy, Root,
-    RootError, StoreError, Tally, Touched,
+    Ability, Answer, CredentialsError, Examination, ExamineError, LeafError, LeaseError,
+    ManifestError, RecordError, RetryPolicy, Root, RootError, StoreError, Tally, Touched,
 };
 pub use upgrade::{Steps, Stop, Upgrade, UpgradeHandle};
 pub use verify::{Artifacts, Check, Finding, Refolded, Severity, Verification, Verify};

@@ -20,6 +20,7 @@ use crate::report::{Ending, Report};
 use crate::retire::{Retire, Retired};
 use crate::settings::Settings;
 use crate::store::Root;
+use crate::store::examine::Examiner;
 use crate::store::lease::LEASE_KEY;
 use crate::store::manifest::Manifest;
 use crate::store::records::Records;
@@ -40,6 +41,8 @@ pub struct Runbook {
     receipt: bool,
     stop: Sender<Option<String>>,
     clock: Arc<dyn Clock>,
+    /// Shared by every step that writes.
+    examiner: Examiner,
     watchers: Watchers,
 }
 
@@ -140,6 +143,7 @@ impl Runbook {
             receipt: false,
             stop: Sender::new(None),
             clock: Arc::new(SystemClock::new()),
+            examiner: Examiner::default(),
             watchers: Watchers::none(),
         }
     }
@@ -278,6 +282,7 @@ impl Runbook {
         let retire = Retire::new(self.root.clone())
             .settings(self.settings.clone())
             .watched_by(self.watchers.clone())
+            .examined_by(self.examiner.clone())
             .delete(true)
             .verified(proof);
         let stop = retire.stop();
@@ -356,6 +361,7 @@ impl Runbook {
             return Ok(None);
         };
         let started = Instant::now();
+        let declare = declare.examined_by(self.examiner.clone());
         let declared = declare.dry_run(self.settings.dry_run).run();
         let declared = watch::as_step(Step::Declare, &self.watchers, &self.root, declared);
         let declared = declared.await?;
@@ -396,6 +402,7 @@ impl Runbook {
         let started = Instant::now();
         let handle = Upgrade::new(self.root.clone())
             .settings(self.settings.clone())
+            .examined_by(self.examiner.clone())
             .steps(Steps::All)
             .part_of(self.watchers.clone(), span.clone())
             .start()

@@ -14,6 +14,7 @@ use crate::messages::{EndLease, Event, Finish, Step};
 use crate::pyramid::Declaration;
 use crate::report::{Bytes, Counts, Ending, LadderReport, Report, Tally};
 use crate::run::{Run, new_run_id};
+use crate::store::examine::Examiner;
 use crate::store::manifest::Manifest;
 use crate::store::records::Records;
 use crate::store::template::ColumnTemplate;
@@ -25,6 +26,7 @@ use crate::work::WorkSet;
 /// A run that may begin.
 pub(crate) struct Admitted {
     pub run: Arc<Run>,
+    examiner: Examiner,
     steps: Steps,
     template: Arc<ColumnTemplate>,
     ladder: Option<Arc<Ladder>>,
@@ -60,6 +62,7 @@ async fn judge(upgrade: Upgrade, watchers: Watchers) -> Result<Admitted, Error> 
         settings,
         steps,
         clock,
+        examiner,
         ..
     } = upgrade;
     if !settings.dry_run {
@@ -105,6 +108,7 @@ async fn judge(upgrade: Upgrade, watchers: Watchers) -> Result<Admitted, Error> 
     };
     Ok(Admitted {
         run,
+        examiner,
         steps,
         template,
         ladder,
@@ -123,7 +127,7 @@ pub(crate) async fn take(admitted: Admitted) -> Option<Report> {
         let tally = Tally::default();
         return Some(report(&admitted, tally, None, Ending::NothingToDo, started));
     }
-    let keeper = LeaseKeeper::new(run.clone()).start();
+    let keeper = LeaseKeeper::new(run.clone(), admitted.examiner.clone()).start();
     let mut tally = columns(&admitted, &keeper).await?;
     let mut ending = ending(&run, tally.counts.failed);
     let mut waits = None;
@@ -139,15 +143,12 @@ pub(crate) async fn take(admitted: Admitted) -> Option<Report> {
     if waits.is_some() && admitted.steps == Steps::Ladder && !run.is_stopping() {
         ending = Ending::Refused;
     }
+    // A ladder that failed keeps its lease, so that nobody builds on half of it (`format.md`
+    // section 9).
     let keep = climbed.is_some() && matches!(ending, Ending::Failed | Ending::Aborted);
-    match keeper.send(EndLease { keep }).await {
-        Ok(Ok(true)) => tally.warnings.push(lease_stands(&run)),
-        Ok(Err(error)) => tally
-            .warnings
-            .push(format!("the lease was not given back: {error}")),
-        // Nothing was held, it was given back, or the keeper is gone.
-        Ok(Ok(false)) | Err(_) => {}
-    }
+    // A keeper that is gone has nothing to tell.
+    let told = keeper.send(EndLease { keep }).await;
+    tally.warnings.extend(told.unwrap_or_default());
     let mut report = report(&admitted, tally, climbed, ending, started);
     match waits {
         // A run that was stopped says why.
@@ -279,17 +280,6 @@ fn ending(run: &Run, failed: u64) -> Ending {
         None if failed > 0 => Ending::Failed,
         None => Ending::Done,
     }
-}
-
-/// A ladder that failed keeps its lease, so that nobody builds on half of it
-/// (`format.md` section 9).
-fn lease_stands(run: &Run) -> String {
-    format!(
-        "the lease of this run stands, because the ladder is not complete: it expires in {} s, or `zagg-stream lease release {} --run-id {}` gives it back; then run again",
-        run.settings.lease_ttl.as_secs(),
-        run.root.url(),
-        run.run_id,
-    )
 }
 
 fn report(

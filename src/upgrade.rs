@@ -13,6 +13,7 @@ use crate::run::Run;
 use crate::settings::Settings;
 use crate::steps;
 use crate::store::Root;
+use crate::store::examine::Examiner;
 use crate::time::{Clock, SystemClock};
 use crate::watch::{Watchers, WeakWatchers};
 
@@ -23,6 +24,7 @@ pub struct Upgrade {
     pub(crate) settings: Settings,
     pub(crate) steps: Steps,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) examiner: Examiner,
     /// Of the whole that this is a part of.
     part_of: Option<(Watchers, Span)>,
 }
@@ -59,6 +61,7 @@ impl Upgrade {
             settings: Settings::default(),
             steps: Steps::default(),
             clock: Arc::new(SystemClock::new()),
+            examiner: Examiner::default(),
             part_of: None,
         }
     }
@@ -72,6 +75,12 @@ impl Upgrade {
     /// Takes only these steps.
     pub fn steps(mut self, steps: Steps) -> Self {
         self.steps = steps;
+        self
+    }
+
+    /// Shares what a step before it has found of the store.
+    pub(crate) fn examined_by(mut self, examiner: Examiner) -> Self {
+        self.examiner = examiner;
         self
     }
 

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use common::binary::{Running, Zagg};
 use common::cases::{Case, Law};
 use common::compare::assert_columns;
-use common::faults::{FaultStore, Op, Rule};
-use common::library::{LEASE, scripted, settings, start, tree_in};
+use common::faults::{Failure, FaultStore, Op, Rule};
+use common::library::{LEASE, run, scripted, settings, start, tree_in};
 use common::many::Many;
 use common::stores::{TestStore, Tree, differences};
 use common::times::iso_ago;
@@ -23,7 +23,7 @@ use object_store::ObjectStoreExt;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use serde_json::{Value, json};
-use zagg_stream::{Ending, Event};
+use zagg_stream::{Ending, Event, Report};
 
 const TTL: Duration = Duration::from_secs(2);
 
@@ -297,4 +297,106 @@ async fn a_lease_taken_away_stops_the_pass_and_is_left_to_its_taker() {
         .filter(|(_, root)| String::from_utf8_lossy(root).contains("morton_hive_commit"))
         .count();
     assert_eq!(stamped as u64, report.counts.written);
+}
+
+/// When the lease in this tree may be claimed, as a report says it.
+fn claimable_at(tree: &Tree) -> String {
+    let lease: Value = serde_json::from_slice(&tree[LEASE]).unwrap();
+    let beat = zagg_stream::time::parse_iso(&text(&lease, "heartbeat_at")).unwrap();
+    let ttl_s = i64::try_from(lease["ttl_s"].as_u64().unwrap()).unwrap();
+    zagg_stream::time::iso(beat + ttl_s + 1)
+}
+
+/// The one warning that tells of a lease that stands.
+#[track_caller]
+fn told_of_the_lease(report: &Report) -> &str {
+    let told: Vec<&String> = report
+        .warnings
+        .iter()
+        .filter(|warning| warning.contains("lease release"))
+        .collect();
+    assert_eq!(told.len(), 1, "{:?}", report.warnings);
+    told[0]
+}
+
+#[tokio::test]
+async fn a_lease_that_cannot_be_given_back_is_told_with_its_end_and_its_cure() {
+    // The credentials are withdrawn before the release, or the store goes away for good.
+    for (op, failure, nth) in [
+        (Op::Put, Failure::Denied, 2),
+        (Op::Delete, Failure::Denied, 1),
+        (Op::Put, Failure::Status(503), 2),
+    ] {
+        let case = Case::load("plain");
+        let lease = Rule::on([op]).key(|key| key == LEASE).from(nth);
+        let tree = case.declared(Law::Boundary);
+        let store = scripted(&tree, [lease.fail(failure)]).await;
+        let report = run(Arc::new(store.clone()), settings("")).await;
+        assert!(store.fired() > 0);
+        assert_eq!(report.outcome, Ending::Done, "{report:?}");
+        let tree = tree_in(&*store.unspoilt()).await;
+        let told = told_of_the_lease(&report);
+        for part in [
+            format!("can be claimed from {} on", claimable_at(&tree)),
+            format!("lease release memory://scripted --run-id {}", report.run_id),
+            "could not be given back".to_owned(),
+        ] {
+            assert!(told.contains(&part), "{told} lacks {part}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_goes_away_leaves_a_lease_that_the_report_tells_of() {
+    let many = Many::leaves(40);
+    let gone = Arc::new(AtomicBool::new(false));
+    let (goes, is_gone) = (gone.clone(), gone.clone());
+    let first = Rule::on([Op::Put]).key(move |key| {
+        if key.ends_with(".pyramid.stats.json") {
+            goes.store(true, Ordering::SeqCst);
+        }
+        false
+    });
+    let away = Rule::on(Op::ALL).key(move |_| is_gone.load(Ordering::SeqCst));
+    let store = scripted(&many.tree, [first, away.fail(Failure::Status(503))]).await;
+    let report = run(Arc::new(store.clone()), settings("max_in_flight = 1")).await;
+    assert!(gone.load(Ordering::SeqCst) && store.fired() > 0);
+    assert_eq!(report.exit_code, 4, "{report:?}");
+    let tree = tree_in(&*store.unspoilt()).await;
+    let claimable = claimable_at(&tree);
+    let told = told_of_the_lease(&report);
+    assert!(told.contains(&claimable), "{told} lacks {claimable}");
+}
+
+#[tokio::test]
+async fn when_no_beat_lands_the_run_ends_with_its_lease_and_stamps_nothing_more() {
+    let many = Many::leaves(60);
+    let slow = Rule::on([Op::Put])
+        .key_contains(".pyramid.zarr/")
+        .stall(Duration::from_millis(20));
+    let beats = Rule::on([Op::Put]).key(|key| key == LEASE).from(2);
+    let store = scripted(&many.tree, [slow, beats.fail(Failure::Status(503))]).await;
+    let toml = "lease_ttl_s = 2\nmax_in_flight = 2";
+    let handle = start(Arc::new(store.clone()), settings(toml)).await;
+    let events = handle.events().collect::<Vec<_>>();
+    let (report, events) = tokio::join!(handle.join(), events);
+    let report = report.unwrap();
+    assert_eq!(report.exit_code, 4, "{report:?}");
+    let error = report.error.as_ref().unwrap();
+    assert!(error.contains("could not confirm the lease"), "{error}");
+    let failed = |event: &&Event| matches!(event, Event::LeaseBeatFailed { .. });
+    assert!(events.iter().filter(failed).count() >= 2);
+    let aborted = |event: &Event| matches!(event, Event::Aborted { .. });
+    let after = events.iter().skip_while(|event| !aborted(event));
+    let written = |event: &&Event| matches!(event, Event::Written { .. });
+    assert_eq!(after.filter(written).count(), 0);
+    let tree = tree_in(&*store.unspoilt()).await;
+    let stamped = tree
+        .iter()
+        .filter(|(key, _)| key.ends_with(".pyramid.zarr/zarr.json"))
+        .filter(|(_, root)| String::from_utf8_lossy(root).contains("morton_hive_commit"));
+    assert_eq!(stamped.count() as u64, report.counts.written);
+    assert!(report.counts.written > 0 && report.counts.not_attempted > 0);
+    // It could not be given back either, and is free by now.
+    assert!(told_of_the_lease(&report).contains(&claimable_at(&tree)));
 }

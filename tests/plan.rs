@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use common::binary::{Output, Zagg};
 use common::cases::{Case, Law, MANIFEST};
-use common::faults::{FaultStore, Op};
+use common::faults::{Failure, FaultStore, Op, Rule};
+use common::http::WebServer;
 use common::library::{LEASE, in_memory, settings, tree_in};
 use common::many::Many;
 use common::published::Published;
@@ -521,6 +522,16 @@ fn what_an_upgrade_begins_in_spite_of_is_a_warning() {
         assert_contains(&obstacle(&output, "warning", about), &[names]);
     }
     let document = output.json();
+    for (ability, answer) in [
+        ("list", "yes"),
+        ("read", "yes"),
+        ("create", "not-tried"),
+        ("replace", "not-tried"),
+        ("delete", "not-tried"),
+    ] {
+        assert_eq!(document["store"][ability]["answer"], answer, "{ability}");
+    }
+    assert_eq!(document["store"]["clock_skew_s"], Value::Null);
     assert_eq!(document["steps"][1]["counts"]["failed"], 1);
     assert_contains(
         document["steps"][2]["waits"].as_str().unwrap(),
@@ -552,6 +563,35 @@ fn an_http_root_is_planned_for_as_far_as_it_can_be_read() {
 }
 
 #[test]
+fn an_http_root_is_said_to_be_read_only() {
+    let store = Case::load("plain").declared_store(Law::Boundary);
+    let server = WebServer::over(&store.root());
+    let output = plan(Path::new(&server.url)).run().expect_code(3);
+    assert_contains(&obstacle(&output, "blocking", "root"), &["read-only"]);
+    let document = output.json();
+    assert_eq!(document["store"]["list"]["answer"], "no");
+    assert_eq!(document["store"]["read"]["answer"], "yes");
+    for ability in ["create", "replace", "delete"] {
+        let found = &document["store"][ability];
+        assert_eq!(found["detail"], "an http root is read-only", "{ability}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_listed_blocks() {
+    let tree = Case::load("plain").declared(Law::Boundary);
+    let denied = Rule::on([Op::List]).fail(Failure::Denied);
+    let store = FaultStore::new(in_memory(&tree).await, [denied]);
+    let root = Root::new(Arc::new(store.clone()), "memory://planned");
+    let planned = Plan::new(root).settings(settings("")).make().await;
+    assert!(store.fired() > 0);
+    assert!(planned.is_blocked && planned.store.is_none());
+    let obstacle = &planned.obstacles[0];
+    assert_eq!(obstacle.about, "store");
+    assert_contains(&obstacle.cure, &["the right to list"]);
+}
+
+#[test]
 fn a_person_gets_one_screen_that_ends_with_the_command() {
     const SCREEN: usize = 24;
     let published = Published::load("plain");
@@ -580,7 +620,12 @@ fn a_person_gets_one_screen_that_ends_with_the_command() {
     assert_eq!(text.lines().last(), Some(next.as_str()));
     assert_contains(
         text,
-        &["manifest rewritten", "4 due, 0 current", "ladder order  3"],
+        &[
+            "manifest rewritten",
+            "4 due, 0 current",
+            "ladder order  3",
+            "store: list yes; read yes; create, replace, delete: tried when a run begins",
+        ],
     );
 
     run("upgrade")

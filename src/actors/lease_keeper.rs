@@ -10,15 +10,19 @@ use crate::error::AbortReason;
 use crate::lease::{BeatEvent, BeatThread, Pace};
 use crate::messages::{EndLease, Event, Hold};
 use crate::run::Run;
+use crate::store::Held;
+use crate::store::examine::{Examiner, Writer};
 use crate::store::lease::{self, Acquired, Claim};
-use crate::store::{Held, LeaseError};
 
 /// Target of the tracing events about the lease.
 const LEASE: &str = "zagg_stream::lease";
 
 pub(crate) struct LeaseKeeper {
     run: Arc<Run>,
+    examiner: Examiner,
     state: State,
+    /// What an operator should know of the store and of the lease.
+    warnings: Vec<String>,
 }
 
 enum State {
@@ -33,19 +37,24 @@ enum State {
 }
 
 impl LeaseKeeper {
-    pub(crate) fn new(run: Arc<Run>) -> Self {
+    /// A keeper that has the store examined, by `examiner`, before it takes the lease.
+    pub(crate) fn new(run: Arc<Run>, examiner: Examiner) -> Self {
         Self {
             run,
+            examiner,
             state: State::NotAsked,
+            warnings: Vec::new(),
         }
     }
 
     /// Starts the beats of a lease just acquired, or stops the run.
-    fn keep(&mut self, acquired: Result<Acquired, AbortReason>) -> Option<Held> {
-        let Acquired { held, claimed_from } = match acquired {
-            Ok(acquired) => acquired,
+    fn keep(&mut self, taken: Result<Taken, AbortReason>) -> Option<Held> {
+        let Taken { acquired, warning } = match taken {
+            Ok(taken) => taken,
             Err(reason) => return self.refuse(reason),
         };
+        self.warnings.extend(warning);
+        let Acquired { held, claimed_from } = acquired;
         let (run, pace) = (self.run.clone(), Pace::for_ttl(held.ttl()));
         let beats = BeatThread::spawn(&self.run.root, held.clone(), pace, move |event| {
             on_beat(&run, pace, event);
@@ -75,14 +84,32 @@ impl LeaseKeeper {
     }
 }
 
-/// Takes the lease.
-async fn acquire(run: &Run) -> Result<Acquired, AbortReason> {
+/// A lease that was taken, and what there is to say of the store's clock.
+struct Taken {
+    acquired: Acquired,
+    warning: Option<String>,
+}
+
+/// Has the store examined, and takes the lease.
+async fn take(run: &Run, examiner: &Examiner) -> Result<Taken, AbortReason> {
+    let lease_ttl = run.settings.lease_ttl;
+    let writer = Writer {
+        run_id: &run.run_id,
+        lease_ttl,
+    };
+    let examined = examiner
+        .before_writing(&run.root, &*run.clock, writer)
+        .await;
+    let examined = examined.map_err(|error| AbortReason::Unfit(Arc::new(error)))?;
     let claim = Claim {
-        ttl_s: run.settings.lease_ttl.as_secs(),
-        ..Claim::new(run.run_id.clone())
+        ttl_s: lease_ttl.as_secs(),
+        ..Claim::new(run.run_id.clone()).of_examined(examined)
     };
     let acquired = lease::acquire(&run.root, &claim, run.clock.clone()).await;
-    acquired.map_err(|error| AbortReason::LeaseRefused(Arc::new(error)))
+    Ok(Taken {
+        acquired: acquired.map_err(|error| AbortReason::LeaseRefused(Arc::new(error)))?,
+        warning: examined.clock_warning(),
+    })
 }
 
 fn on_beat(run: &Run, pace: Pace, event: BeatEvent) {
@@ -120,33 +147,46 @@ impl Handler<Hold> for LeaseKeeper {
         if let Some(answer) = answer {
             return AtomicResponse::new(Box::pin(actix::fut::ready(answer)));
         }
-        let run = self.run.clone();
-        let kept = async move { acquire(&run).await }
+        let (run, examiner) = (self.run.clone(), self.examiner.clone());
+        let kept = async move { take(&run, &examiner).await }
             .into_actor(self)
-            .map(|acquired, keeper, _| keeper.keep(acquired));
+            .map(|taken, keeper, _| keeper.keep(taken));
         AtomicResponse::new(Box::pin(kept))
     }
 }
 
 impl Handler<EndLease> for LeaseKeeper {
-    type Result = AtomicResponse<Self, Result<bool, LeaseError>>;
+    type Result = AtomicResponse<Self, Vec<String>>;
 
     fn handle(&mut self, end: EndLease, _: &mut Context<Self>) -> Self::Result {
         let state = std::mem::replace(&mut self.state, State::Over);
+        let mut warnings = std::mem::take(&mut self.warnings);
         let run = self.run.clone();
-        let release = async move {
+        let ended = async move {
             match state {
-                // One that was lost is no longer ours to keep.
-                State::Held { held, .. } if end.keep => Ok(held.is_fresh()),
-                State::Held { beats, .. } => {
-                    beats.release().await?;
-                    tracing::debug!(target: LEASE, "lease given back");
-                    run.announce(Event::LeaseReleased);
-                    Ok(false)
-                }
-                State::NotAsked | State::Over => Ok(false),
+                State::Held { held, beats } => warnings.extend(leave(&run, held, beats, end).await),
+                State::NotAsked | State::Over => {}
             }
+            warnings
         };
-        AtomicResponse::new(Box::pin(release.into_actor(self)))
+        AtomicResponse::new(Box::pin(ended.into_actor(self)))
+    }
+}
+
+/// Gives the lease back, or leaves it; what to tell an operator of one that stands.
+async fn leave(run: &Run, held: Held, beats: BeatThread, end: EndLease) -> Option<String> {
+    if end.keep {
+        // One that was lost is no longer ours to keep.
+        return held
+            .is_fresh()
+            .then(|| held.stands("the ladder is not complete"));
+    }
+    match beats.release().await {
+        Ok(_) => {
+            tracing::debug!(target: LEASE, "lease given back");
+            run.announce(Event::LeaseReleased);
+            None
+        }
+        Err(error) => Some(held.stands(&format!("it could not be given back ({error})"))),
     }
 }

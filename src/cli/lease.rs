@@ -68,7 +68,7 @@ async fn release(args: ReleaseArgs) -> Result<ExitCode, Error> {
             return Ok(ExitCode::from(Ending::Refused.exit_code()));
         }
     };
-    let released = lease::release(&root, &run_id).await?;
+    let released = lease::release(&root, &run_id, &SystemClock::new()).await?;
     Ok(answer(args.lease.json, released, &run_id))
 }
 

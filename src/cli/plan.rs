@@ -147,6 +147,9 @@ fn summary(planned: &Planned, command: &str) -> String {
     if let Some(memory) = &planned.memory {
         let _ = writeln!(text, "  {}", memory_text(memory));
     }
+    if let Some(store) = &planned.store {
+        let _ = writeln!(text, "  store: {store}");
+    }
     for obstacle in planned.obstacles.iter().take(OBSTACLES_SHOWN) {
         let severity = match obstacle.severity {
             Bearing::Blocking => "blocks",

@@ -4,7 +4,9 @@ use crate::error::FaultKind;
 use crate::kernels::words::WordError;
 use crate::pyramid::{ConfigError, DeclarationError, ScheduleError};
 use crate::report::Ending;
-use crate::store::{LeafError, LeaseError, ManifestError, RecordError, RootError, StoreError};
+use crate::store::{
+    ExamineError, LeafError, LeaseError, ManifestError, RecordError, RootError, StoreError,
+};
 
 /// Why a declaration is refused, or could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +77,9 @@ pub enum DeclareError {
     /// The run records cannot be found.
     #[error(transparent)]
     Records(#[from] RecordError),
+    /// The store cannot do what a writer needs of it.
+    #[error(transparent)]
+    Unfit(#[from] ExamineError),
     /// Another run holds the lease.
     #[error(transparent)]
     Lease(#[from] LeaseError),
@@ -93,6 +98,7 @@ impl DeclareError {
             Self::Root(error) => error.kind(),
             Self::Manifest(error) => error.kind(),
             Self::Records(error) => error.kind(),
+            Self::Unfit(error) => error.kind(),
             Self::Lease(error) => error.kind(),
             Self::Store(error) => error.kind(),
             Self::Leaf(error) => error.kind(),
@@ -111,6 +117,9 @@ impl DeclareError {
 
     /// How a declaration ends that failed for this.
     pub fn ending(&self) -> Ending {
+        if let Self::Unfit(error) = self {
+            return error.ending();
+        }
         let is_address = matches!(
             self,
             Self::Root(_) | Self::Records(RecordError::NotListable(_))

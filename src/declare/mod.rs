@@ -3,6 +3,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use serde_json::{Map, Value};
@@ -14,7 +15,10 @@ use crate::pyramid::config::Config;
 use crate::pyramid::schedule::{self, Lever};
 use crate::pyramid::semantics::{HashVerdict, Semantics, fingerprint};
 use crate::pyramid::{ConfigError, Declaration};
+use crate::run::new_run_id;
+use crate::store::examine::{Examiner, Writer};
 use crate::store::json::python_pretty;
+use crate::store::lease::DEFAULT_TTL_S;
 use crate::store::manifest::{MANIFEST_KEY, Manifest};
 use crate::store::records::Records;
 use crate::store::root::Replaced;
@@ -49,6 +53,7 @@ pub struct Declare {
     lever: Option<Lever>,
     dry_run: bool,
     clock: Arc<dyn Clock>,
+    examiner: Examiner,
 }
 
 /// What is to be written, and what was found on the way.
@@ -77,6 +82,7 @@ impl Declare {
             lever: None,
             dry_run: false,
             clock: Arc::new(SystemClock::new()),
+            examiner: Examiner::default(),
         })
     }
 
@@ -92,6 +98,12 @@ impl Declare {
         self
     }
 
+    /// Shares what another step finds of the store.
+    pub(crate) fn examined_by(mut self, examiner: Examiner) -> Self {
+        self.examiner = examiner;
+        self
+    }
+
     /// Checks everything, then writes the manifest once; not at all when it declares
     /// the same already.
     ///
@@ -102,11 +114,12 @@ impl Declare {
         if !self.dry_run {
             self.root.ensure_writable()?;
         }
-        let (manifest, plan, next) = self.prepare().await?;
+        let (manifest, mut plan, next) = self.prepare().await?;
         if self.dry_run || !next.is_due {
             let diff = summary::diff(manifest.pyramid(), &next.document);
             return Ok(plan.declared(&self, &next, false, diff));
         }
+        plan.warnings.extend(self.examine().await?);
         let (next, diff) = self.put(&manifest, &plan).await?;
         let updated = next.is_due;
         Ok(plan.declared(&self, &next, updated, diff))
@@ -233,6 +246,18 @@ impl Declare {
             self.refuse(plan, DeclareError::Drift { leaf, drifts })?;
         }
         Ok(())
+    }
+
+    /// Refuses a store that cannot be written to safely; what there is to say of its clock.
+    async fn examine(&self) -> Result<Option<String>, DeclareError> {
+        let writer = Writer {
+            run_id: &new_run_id(&*self.clock),
+            // A declaration holds no lease, and only looks whether another's is live.
+            lease_ttl: Duration::from_secs(DEFAULT_TTL_S),
+        };
+        let examiner = &self.examiner;
+        let found = examiner.before_writing(&self.root, &*self.clock, writer);
+        Ok(found.await?.clock_warning())
     }
 
     /// Writes the manifest on top of what stands there now, which must be the same store.

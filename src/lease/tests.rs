@@ -3,6 +3,7 @@ use std::sync::{Arc, mpsc as std_mpsc};
 use object_store::memory::InMemory;
 
 use super::*;
+use crate::common::faults::{Failure, FaultStore, Op, Rule};
 use crate::store::lease::{Claim, LEASE_KEY, Standing, acquire, show};
 use crate::time::SystemClock;
 use crate::time::testing::ScriptedClock;
@@ -193,4 +194,85 @@ async fn the_real_clock_keeps_a_short_lease_alive() {
     drop(thread);
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     assert!(!held.is_fresh());
+}
+
+/// A keeper over a store that answers by this script.
+async fn keep_over(
+    rules: impl IntoIterator<Item = Rule>,
+    clock: Arc<ScriptedClock>,
+) -> (FaultStore, Held, BeatThread, std_mpsc::Receiver<BeatEvent>) {
+    let store = FaultStore::new(Arc::new(InMemory::new()), rules);
+    let root = Root::new(Arc::new(store.clone()), "memory://hive");
+    let root = root.with_retry(RetryPolicy::immediate(3));
+    let held = held(&root, clock).await;
+    let (thread, events) = keep(&root, &held);
+    (store, held, thread, events)
+}
+
+#[tokio::test]
+async fn after_two_failed_beats_a_run_goes_on() {
+    let clock = Arc::new(ScriptedClock::at(100_000));
+    // One cannot be read, one cannot be written.
+    let read = Rule::on([Op::Get]).key(|key| key == LEASE_KEY).nth(1);
+    let write = Rule::on([Op::Put]).key(|key| key == LEASE_KEY).nth(2);
+    let faults = [read, write].map(|rule| rule.fail(Failure::Status(503)));
+    let (store, held, _thread, events) = keep_over(faults, clock.clone()).await;
+    clock.advance(300);
+    for failed in 1..=2 {
+        assert!(matches!(
+            events.recv_timeout(PATIENCE).unwrap(),
+            BeatEvent::Failed(LeaseError::Store(_))
+        ));
+        assert_eq!(store.fired(), failed);
+        assert!(held.is_fresh());
+        clock.advance(5);
+    }
+    let third = events.recv_timeout(PATIENCE).unwrap();
+    assert!(matches!(third, BeatEvent::Confirmed), "{third:?}");
+    assert!(held.silent_for() < Duration::from_secs(10));
+    // For as long as any other: the ttl from the beat that was confirmed.
+    clock.advance(299);
+    assert!(held.is_fresh());
+}
+
+#[tokio::test]
+async fn when_every_beat_fails_nothing_is_written_past_the_ttl() {
+    for op in [Op::Get, Op::Put] {
+        let clock = Arc::new(ScriptedClock::at(100_000));
+        let acquired = if op == Op::Put { 2 } else { 1 };
+        let beats = Rule::on([op]).key(|key| key == LEASE_KEY).from(acquired);
+        let beats = beats.fail(Failure::Status(503));
+        let (store, held, thread, events) = keep_over([beats], clock.clone()).await;
+        let root = Root::new(store.unspoilt(), "memory://hive");
+        clock.advance(300);
+        let mut failed = 0;
+        while failed < 10 {
+            match events.recv_timeout(PATIENCE).unwrap() {
+                BeatEvent::Failed(_) => failed += 1,
+                other => panic!("{op:?}: {other:?}"),
+            }
+            held.put(&root, "stamp", format!("{failed}")).await.unwrap();
+            clock.advance(5);
+        }
+        assert!(store.fired() >= failed);
+        // The last moment at which it may write, and the first at which it may not.
+        clock.advance(TTL_S - 1 - 350);
+        held.put(&root, "stamp", "last").await.unwrap();
+        clock.advance(1);
+        let error = held.put(&root, "stamp", "late").await.unwrap_err();
+        assert!(matches!(error, LeaseError::Stale { .. }), "{error}");
+        assert_eq!(root.get("stamp").await.unwrap(), "last");
+        let ended = events
+            .iter()
+            .find(|event| matches!(event, BeatEvent::Ended(_)));
+        let Some(BeatEvent::Ended(LeaseError::Stale { silent_s, .. })) = ended else {
+            panic!("{op:?}: {ended:?}");
+        };
+        assert_eq!(silent_s, TTL_S);
+        assert!(thread.release().await.is_err());
+        assert!(
+            held.stands("of a test")
+                .contains("1970-01-02T04:01:41+00:00")
+        );
+    }
 }

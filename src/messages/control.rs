@@ -2,7 +2,7 @@
 
 use actix::Message;
 
-use crate::store::{Held, LeaseError};
+use crate::store::Held;
 
 /// Discovery → Supervisor: a ticket was handed out.
 #[derive(Debug, Message)]
@@ -24,9 +24,9 @@ pub(crate) struct WorkListed {
 pub(crate) struct Hold;
 
 /// Whoever started the run → LeaseKeeper: stop beating, and give the lease back unless
-/// it is to stand. Whether it stands.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<bool, LeaseError>")]
+/// it is to stand. What an operator should know of it and of the store.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "Vec<String>")]
 pub(crate) struct EndLease {
     /// Whether a lease that is held stands until it expires.
     pub keep: bool,

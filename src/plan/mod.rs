@@ -73,11 +73,15 @@ impl Plan {
             steps: Vec::new(),
             memory: None,
             obstacles: Vec::new(),
+            store: None,
         };
         if let Err(obstacle) = draft.plan(self.declare).await {
             draft.obstacles.push(obstacle);
         }
         let (url, law) = (draft.root.url(), draft.settings.fold_law);
-        Planned::new(url, law, draft.steps, draft.memory, draft.obstacles)
+        Planned {
+            store: draft.store,
+            ..Planned::new(url, law, draft.steps, draft.memory, draft.obstacles)
+        }
     }
 }

@@ -28,8 +28,8 @@ pub enum Bearing {
 pub struct Obstacle {
     /// Whether it blocks.
     pub severity: Bearing,
-    /// What it is about: `root`, `manifest`, `declaration`, `lease`, `records`, `runs`,
-    /// `leaves` or `ladder`.
+    /// What it is about: `root`, `store`, `manifest`, `declaration`, `lease`, `records`,
+    /// `runs`, `leaves` or `ladder`.
     pub about: &'static str,
     /// What is in the way.
     pub problem: String,

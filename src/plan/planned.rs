@@ -9,7 +9,7 @@ use super::obstacle::{Bearing, Obstacle};
 use crate::declare::Declared;
 use crate::kernels::plan::FoldLaw;
 use crate::report::{Counts, Ending, FailedLeaf, Verdicts};
-use crate::store::Tally;
+use crate::store::{Examination, Tally};
 
 /// PUTs of a conditional rewrite at most: a store that knows no condition, such as a local
 /// disk, refuses the first.
@@ -279,6 +279,8 @@ pub struct Planned {
     pub memory: Option<PeakMemory>,
     /// What stands in the way, what blocks first.
     pub obstacles: Vec<Obstacle>,
+    /// What the store can do, as far as reading tells; the rest is tried when a run begins.
+    pub store: Option<Examination>,
 }
 
 impl Planned {
@@ -312,6 +314,7 @@ impl Planned {
             total,
             memory,
             obstacles,
+            store: None,
         }
     }
 

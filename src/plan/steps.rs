@@ -17,11 +17,12 @@ use crate::declare::{Declare, Declared};
 use crate::ladder::LadderWork;
 use crate::pyramid::{Declaration, block};
 use crate::settings::Settings;
-use crate::store::Root;
+use crate::store::examine::{Mode, TRIAL_DELETES, TRIAL_GETS, TRIAL_PUTS, examine};
 use crate::store::json::{ROOT_INDENT, python_pretty};
 use crate::store::manifest::{MANIFEST_KEY, Manifest};
 use crate::store::records::Records;
 use crate::store::template::ColumnTemplate;
+use crate::store::{Examination, Root};
 use crate::time::Clock;
 use crate::work::WorkSet;
 
@@ -42,12 +43,15 @@ pub(super) struct Draft {
     pub steps: Vec<PlannedStep>,
     pub memory: Option<PeakMemory>,
     pub obstacles: Vec<Obstacle>,
+    pub store: Option<Examination>,
 }
 
 /// The manifest the other steps follow.
 struct Declaring {
     manifest: Manifest,
     num_bytes: u64,
+    /// Whether it is to be written.
+    is_due: bool,
     /// What the declaration from a config had to tell.
     warnings: Vec<String>,
 }
@@ -69,6 +73,8 @@ impl Draft {
         if let Err(error) = self.root.ensure_writable() {
             self.obstacles.push(Obstacle::blocking("root", &error));
         }
+        let examined = examine(&self.root, &*self.clock, Mode::ReadOnly).await;
+        self.store = Some(examined.map_err(|error| Obstacle::blocking("store", &error))?);
         let lease = obstacle::of_lease(&self.root, &*self.clock).await;
         let claims = lease.is_some();
         self.obstacles.extend(lease);
@@ -91,7 +97,11 @@ impl Draft {
         cost += LOOK_AT_LEASE;
         let planned = judged.planned(leaves.skipped, columns.listed);
         let due = planned.counts.planned;
-        if due > 0 || ladder.planned.due() > 0 || ladder.planned.finishes {
+        let takes_the_lease = due > 0 || ladder.planned.due() > 0 || ladder.planned.finishes;
+        if takes_the_lease || declaring.is_due {
+            cost += examining(declaring.num_bytes);
+        }
+        if takes_the_lease {
             cost += holding_the_lease(claims);
         }
         if due > 0 {
@@ -123,6 +133,7 @@ impl Draft {
             return Ok(Declaring {
                 num_bytes: python_pretty(&json!(manifest.document()), ROOT_INDENT).len() as u64,
                 manifest,
+                is_due: false,
                 warnings: Vec::new(),
             });
         };
@@ -147,11 +158,12 @@ impl Draft {
             cost += Cost::write(num_bytes);
             cost.put += REWRITE_PUTS - 1;
         }
-        let warnings = declared.warnings.clone();
+        let (is_due, warnings) = (declared.would_update, declared.warnings.clone());
         self.push(Work::Declare(declared_in(&manifest, Some(declared))), cost);
         Ok(Declaring {
             manifest,
             num_bytes,
+            is_due,
             warnings,
         })
     }
@@ -288,16 +300,31 @@ fn why_the_ladder_waits(settings: &Settings, leaves: &Leaves, judged: &Judged) -
     })
 }
 
-/// Acquiring the lease and giving it back; beats are due by the clock and not counted.
-/// A claim of one that has expired looks again before and after.
+/// What a command asks of the store before its first write, once for all its steps; it is
+/// counted with the columns, also where the declaration is what comes first.
+fn examining(manifest_bytes: u64) -> Cost {
+    let mut cost = Cost::read(manifest_bytes);
+    cost += Cost {
+        get: TRIAL_GETS,
+        put: TRIAL_PUTS,
+        delete: TRIAL_DELETES,
+        list: 1,
+        ..Cost::NONE
+    };
+    cost
+}
+
+/// Acquiring the lease and giving it back, which confirms it once more before it deletes it;
+/// beats are due by the clock and not counted. A claim of one that has expired looks again
+/// before and after; at most it is refused a rewrite, takes its turn, deletes and creates.
 fn holding_the_lease(claims: bool) -> Cost {
-    let mut cost = Cost::write(LEASE_BYTES);
+    let mut cost = Cost::write(LEASE_BYTES).scaled(2, 1);
     cost += Cost::read(LEASE_BYTES);
     cost.delete += 1;
     if claims {
-        cost += Cost::write(LEASE_BYTES);
+        cost += Cost::write(LEASE_BYTES).scaled(3, 1);
         cost += Cost::read(LEASE_BYTES).scaled(4, 1);
-        cost.delete += 1;
+        cost.delete += 2;
     }
     cost
 }

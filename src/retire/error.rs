@@ -4,7 +4,7 @@ use crate::error::{Error, FaultKind};
 use crate::kernels::words::WordError;
 use crate::pyramid::DeclarationError;
 use crate::report::Ending;
-use crate::store::{LeaseError, ManifestError, RecordError, RootError, StoreError};
+use crate::store::{ExamineError, LeaseError, ManifestError, RecordError, RootError, StoreError};
 
 /// Why nothing is retired.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +55,9 @@ pub enum RetireError {
         /// The root.
         root: String,
     },
+    /// The store cannot do what a deletion needs of it.
+    #[error(transparent)]
+    Unfit(#[from] ExamineError),
     /// Another run holds the lease.
     #[error(transparent)]
     Lease(#[from] LeaseError),
@@ -76,6 +79,7 @@ impl RetireError {
             Self::Root(error) => error.kind(),
             Self::Manifest(error) => error.kind(),
             Self::Records(error) => error.kind(),
+            Self::Unfit(error) => error.kind(),
             Self::Lease(error) => error.kind(),
             Self::Verify(error) => error.kind(),
             Self::Store(error) => error.kind(),
@@ -89,8 +93,10 @@ impl RetireError {
 
     /// How a retirement ends that failed for this.
     pub fn ending(&self) -> Ending {
-        if let Self::Verify(error) = self {
-            return error.ending();
+        match self {
+            Self::Verify(error) => return error.ending(),
+            Self::Unfit(error) => return error.ending(),
+            _ => {}
         }
         let is_address = matches!(
             self,

@@ -13,6 +13,7 @@ use crate::pyramid::Declaration;
 use crate::report::Ending;
 use crate::run::new_run_id;
 use crate::settings::Settings;
+use crate::store::examine::{Examiner, Writer};
 use crate::store::lease::{self, Acquired, Claim};
 use crate::store::manifest::Manifest;
 use crate::store::records::Records;
@@ -59,6 +60,7 @@ pub struct Retire {
     verified: Option<CleanVerify>,
     stop: AbortSignal,
     clock: Arc<dyn Clock>,
+    examiner: Examiner,
     watchers: Watchers,
 }
 
@@ -83,6 +85,7 @@ impl Retire {
             verified: None,
             stop: AbortSignal::new(),
             clock: Arc::new(SystemClock::new()),
+            examiner: Examiner::default(),
             watchers: Watchers::none(),
         }
     }
@@ -103,6 +106,12 @@ impl Retire {
     /// Shows that the store was verified, without which nothing is deleted.
     pub fn verified(mut self, verified: CleanVerify) -> Self {
         self.verified = Some(verified);
+        self
+    }
+
+    /// Shares what a step before it has found of the store.
+    pub(crate) fn examined_by(mut self, examiner: Examiner) -> Self {
+        self.examiner = examiner;
         self
     }
 
@@ -213,15 +222,15 @@ impl Retire {
         if retired.artifacts.is_empty() {
             return Ok(retired.ended(Ending::NothingToDo, None));
         }
-        let (held, beats) = self.acquire().await?;
+        let (held, beats) = self.acquire(&mut retired.warnings).await?;
         let n_artifacts = retired.artifacts.len() as u64;
         let watchers = self.watchers.clone();
         let watched = Watched::new(Step::Retire, watchers, &self.root, n_artifacts);
-        let deletion = self.delete_all(&mut retired, held, &watched);
+        let deletion = self.delete_all(&mut retired, held.clone(), &watched);
         let halt = watched.during(deletion).await;
         let uncounted = delete::count_what_is_left(&self.root, &mut retired).await;
         if let Err(error) = beats.release().await {
-            let warning = format!("the lease was not given back and will expire: {error}");
+            let warning = held.stands(&format!("it could not be given back ({error})"));
             tracing::warn!("{warning}");
             retired.warnings.push(warning);
         }
@@ -236,10 +245,22 @@ impl Retire {
         })
     }
 
-    async fn acquire(&self) -> Result<(Held, BeatThread), RetireError> {
+    /// Has the store examined, and takes the lease; what there is to say of the store's clock
+    /// joins the warnings.
+    async fn acquire(&self, warnings: &mut Vec<String>) -> Result<(Held, BeatThread), RetireError> {
+        let run_id = new_run_id(&*self.clock);
+        let lease_ttl = self.settings.lease_ttl;
+        let writer = Writer {
+            run_id: &run_id,
+            lease_ttl,
+        };
+        let examiner = &self.examiner;
+        let found = examiner.before_writing(&self.root, &*self.clock, writer);
+        let found = found.await?;
+        warnings.extend(found.clock_warning());
         let claim = Claim {
-            ttl_s: self.settings.lease_ttl.as_secs(),
-            ..Claim::new(new_run_id(&*self.clock))
+            ttl_s: lease_ttl.as_secs(),
+            ..Claim::new(run_id.clone()).of_examined(found)
         };
         let Acquired { held, claimed_from } =
             lease::acquire(&self.root, &claim, self.clock.clone()).await?;

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::root::{Root, StoreError, Version};
+use super::examine::{Answer, Examination};
+use super::root::{Op, Root, StoreError, Version};
 use crate::error::FaultKind;
 
 mod acquire;
@@ -17,13 +18,14 @@ mod error;
 mod held;
 mod record;
 mod release;
+mod turn;
 
 pub(crate) use acquire::{Acquired, acquire, refuse_if_live};
 pub(crate) use beat::beat;
 pub use error::LeaseError;
 pub(crate) use held::Held;
 pub(crate) use record::{LeaseRecord, Standing};
-pub(crate) use release::{Released, release};
+pub(crate) use release::{Released, give_back, release};
 
 /// Key of the lease.
 pub(crate) const LEASE_KEY: &str = "sweep.lease.json";
@@ -34,9 +36,21 @@ pub(crate) const LEASE_SPEC: &str = "zagg-sweep-lease/1";
 /// Seconds without a heartbeat after which a lease may be claimed.
 pub(crate) const DEFAULT_TTL_S: u64 = 900;
 
-/// How long a claim must stand before it is believed: many times the delay between
-/// another claimant's last look and its delete.
+/// How long a claim must stand before it is believed, where it was not made in one
+/// step: many times the delay between another claimant's last look and its delete.
 pub(crate) const SETTLE: Duration = Duration::from_secs(2);
+
+/// Whether the store rewrites an object only while it is the one that was read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum IfMatch {
+    /// Nobody has tried.
+    #[default]
+    Untried,
+    /// It does.
+    Honoured,
+    /// It cannot, or says that it does and rewrites all the same.
+    NotHonoured,
+}
 
 /// What a run asks for.
 #[derive(Debug, Clone)]
@@ -49,16 +63,37 @@ pub(crate) struct Claim {
     pub ttl_s: u64,
     /// How long a claim of an expired lease must stand before it is believed.
     pub settle: Duration,
+    /// What the store makes of the condition of a rewrite.
+    pub if_match: IfMatch,
+    /// Seconds by which the store's clock is known to be ahead of this machine's.
+    pub skew_s: i64,
 }
 
 impl Claim {
-    /// A claim by `run_id` for the whole store, with the usual ttl and settling time.
+    /// A claim by `run_id` for the whole store, with the usual ttl and settling time, of a
+    /// store that nothing is known of.
     pub(crate) fn new(run_id: impl Into<String>) -> Self {
         Self {
             run_id: run_id.into(),
             scope: None,
             ttl_s: DEFAULT_TTL_S,
             settle: SETTLE,
+            if_match: IfMatch::default(),
+            skew_s: 0,
+        }
+    }
+
+    /// The same claim, of a store that was examined.
+    pub(crate) fn of_examined(self, found: &Examination) -> Self {
+        let if_match = match found.replace.answer {
+            Answer::Yes => IfMatch::Honoured,
+            Answer::No => IfMatch::NotHonoured,
+            Answer::NotTried => IfMatch::Untried,
+        };
+        Self {
+            if_match,
+            skew_s: found.clock_skew_s.unwrap_or_default(),
+            ..self
         }
     }
 }
@@ -68,6 +103,16 @@ struct Seen {
     standing: Standing,
     /// The bytes and which writing they are; `None` when there is nothing.
     found: Option<(Bytes, Version)>,
+}
+
+impl Seen {
+    fn bytes(&self) -> Option<&Bytes> {
+        self.found.as_ref().map(|(bytes, _)| bytes)
+    }
+
+    fn is_held_by(&self, run_id: &str) -> bool {
+        matches!(&self.standing, Standing::Lease(record) if record.run_id() == run_id)
+    }
 }
 
 async fn look(root: &Root) -> Result<Seen, StoreError> {
@@ -81,6 +126,20 @@ async fn look(root: &Root) -> Result<Seen, StoreError> {
             found: None,
         }),
         Err(error) => Err(error),
+    }
+}
+
+/// A condition that failed although the lease is nobody else's: another request on it, such
+/// as one of ours whose answer was lost, is still under way. To be tried again.
+fn conflict(root: &Root, op: Op) -> StoreError {
+    StoreError {
+        op,
+        key: LEASE_KEY.to_owned(),
+        root: root.url().to_owned(),
+        source: Box::new(object_store::Error::AlreadyExists {
+            path: LEASE_KEY.to_owned(),
+            source: "another request on the lease came in between".into(),
+        }),
     }
 }
 

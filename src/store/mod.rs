@@ -6,6 +6,7 @@ pub(crate) mod artifact;
 pub(crate) mod column;
 pub(crate) mod content;
 pub(crate) mod document;
+pub(crate) mod examine;
 pub(crate) mod group;
 pub(crate) mod hash;
 pub(crate) mod json;
@@ -28,6 +29,7 @@ mod windows;
 pub(crate) use lease::{Held, LeaseRecord};
 pub(crate) use manifest::Manifest;
 
+pub use examine::{Ability, Answer, Examination, ExamineError};
 pub use leaf_error::LeafError;
 pub use lease::LeaseError;
 pub use manifest::ManifestError;

@@ -18,7 +18,7 @@ use object_store::path::Path;
 use self::client::Origin;
 use self::journal::Journal;
 use self::tally::Counters;
-use super::retry::{RetryPolicy, retry};
+use super::retry::{Fault, RetryPolicy, retry};
 
 mod address;
 mod client;
@@ -140,15 +140,33 @@ impl Root {
         }))
     }
 
+    /// The same root, with no note taken of what is written and deleted through it.
+    pub(crate) fn unjournaled(&self) -> Self {
+        Self(Arc::new(Inner {
+            journal: None,
+            ..Inner::clone(&self.0)
+        }))
+    }
+
     /// What was written and deleted, if note was taken of it.
     pub(crate) fn touched(&self) -> Option<Touched> {
         let journal = self.0.journal.as_ref()?;
         Some(journal.touched().clone())
     }
 
-    /// The policy its requests are tried again under.
-    pub(crate) fn retry_policy(&self) -> &RetryPolicy {
-        &self.0.retry
+    /// Tries again, under this root's policy and counted as its requests are, what is more
+    /// than one request, or one that is otherwise tried once. It must read before it acts.
+    pub(crate) async fn repeat<T, E, Answer>(
+        &self,
+        key: &str,
+        attempt: impl FnMut() -> Answer,
+    ) -> Result<T, E>
+    where
+        E: Fault,
+        Answer: Future<Output = Result<T, E>>,
+    {
+        let on_retry = |kind| self.0.counters.on_retry(kind);
+        retry(&self.0.retry, key, on_retry, attempt).await
     }
 
     /// The address as it was given, without a password.

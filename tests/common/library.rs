@@ -14,6 +14,10 @@ use crate::common::stores::Tree;
 /// Key of the lease.
 pub(crate) const LEASE: &str = "sweep.lease.json";
 
+/// Begins the keys of the scratch objects that a store is examined with before the first
+/// write.
+pub(crate) const PROBE: &str = ".zagg-stream/probe-";
+
 /// Settings under which a failed request is tried again at once.
 pub(crate) fn settings(toml: &str) -> Settings {
     let retry = "[retry]\nmax_attempts = 4\ninitial_delay_ms = 0\nmax_delay_ms = 0";

@@ -1,18 +1,32 @@
 //! Acquires the lease, or says who has it.
 //!
-//! A claim of an expired lease deletes and creates, two requests, so two claimants that
-//! read the same expired record can undo each other. The record's bytes are compared
-//! once more before the delete, the winner is whose record stands afterwards, and a
-//! claimant believes that only after it has stood for [`Claim::settle`].
+//! An expired lease is claimed by one conditional rewrite of the very writing that was
+//! read, so that there is no moment without a lease and of all claimants exactly one
+//! succeeds.
+//!
+//! Where the store has no such rewrite, or ignores its condition, a claim deletes and
+//! creates, two requests. Only one claimant of a record has the turn to do that, see
+//! [`super::turn`], and it reads the record once more before the delete.
+//!
+//! Whichever way it claims, a claimant believes it only after its record has stood for
+//! [`Claim::settle`]: another program may claim by the two requests where this one needs
+//! one, and a condition that nobody has tried may not be honoured.
+//!
+//! Whether a lease has expired is judged by its record alone, on this machine's clock and
+//! the store's. When the object was written says nothing: a record that was copied or
+//! restored together with its store must stay claimable.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::beat::beat;
 use super::error::LiveLease;
-use super::{Claim, Held, LEASE_KEY, LeaseError, LeaseRecord, Seen, Standing, look};
-use crate::store::retry::{RetryPolicy, retry};
-use crate::store::root::{Created, Root};
+use super::turn::{self, Turn};
+use super::{
+    Claim, Held, IfMatch, LEASE_KEY, LeaseError, LeaseRecord, Seen, Standing, conflict, look,
+};
+use crate::store::retry::RetryPolicy;
+use crate::store::root::{Created, Op, Replaced, Root, Version};
 use crate::time::{Clock, Moment, iso};
 
 /// A lease just acquired.
@@ -37,61 +51,197 @@ pub(crate) async fn acquire(
     claim: &Claim,
     clock: Arc<dyn Clock>,
 ) -> Result<Acquired, LeaseError> {
-    // The steps are tried again as a whole, so the requests inside them are not.
-    let once = root.with_retry(RetryPolicy::never());
-    let (once, clock) = (&once, &clock);
-    retry(
-        root.retry_policy(),
-        LEASE_KEY,
-        |_| {},
-        || async move { acquire_once(once, claim, clock).await },
-    )
-    .await
+    let claimant = Claimant {
+        // The steps are tried again as a whole, so the requests inside them are not.
+        root: root.unjournaled().with_retry(RetryPolicy::never()),
+        claim,
+        clock,
+        claims_from: OnceLock::new(),
+        turn: Mutex::default(),
+    };
+    let acquired = root.repeat(LEASE_KEY, || claimant.try_once()).await;
+    let turn = claimant.turn().take();
+    match (turn, &acquired) {
+        // A request may still be under way, and another's turn must not come before its end.
+        (Some(_), Err(error)) if error.kind().is_transient() => {}
+        (Some(turn), _) => turn.end().await,
+        (None, _) => {}
+    }
+    acquired
 }
 
-async fn acquire_once(
-    root: &Root,
-    claim: &Claim,
-    clock: &Arc<dyn Clock>,
-) -> Result<Acquired, LeaseError> {
-    let asked = clock.now();
-    let record = LeaseRecord::new(claim, asked.unix_seconds(), None);
-    let lost_answer = match root.create(LEASE_KEY, record.to_json()).await {
-        Ok(Created::Yes) => return Ok(acquired(root, claim, clock, asked, None)),
-        Ok(Created::Exists) => None,
-        Err(error) if error.kind().is_transient() => Some(error),
-        Err(error) => return Err(error.into()),
-    };
-    let seen = look(root).await?;
-    match &seen.standing {
-        // Gone since, or never written: from the start.
-        Standing::Free => Err(match lost_answer {
-            Some(error) => error.into(),
-            None => race_lost(root, &seen),
-        }),
-        Standing::Foreign(spec) => Err(LeaseError::UnknownSpec {
-            root: root.url().to_owned(),
-            spec: spec.clone(),
-        }),
-        // Ours, by a create whose answer was lost or from before a restart; either way
-        // its heartbeat is of another moment than this one.
-        Standing::Lease(found) if found.run_id() == claim.run_id => {
-            let from = found.claimed_from().map(str::to_owned);
-            let held = Held::new(root, claim, clock.clone(), asked);
-            beat(root, &held).await?;
-            Ok(Acquired {
-                held,
-                claimed_from: from,
-            })
+/// One that asks for the lease.
+struct Claimant<'a> {
+    /// Whose requests are tried once.
+    root: Root,
+    claim: &'a Claim,
+    clock: Arc<dyn Clock>,
+    /// Set once it has begun to take over what stands there: the run that held that, if it
+    /// names one.
+    claims_from: OnceLock<Option<String>>,
+    /// Its turn to claim by two requests, if it took one.
+    turn: Mutex<Option<Turn>>,
+}
+
+impl Claimant<'_> {
+    /// Creates the lease, or deals with what stands there.
+    async fn try_once(&self) -> Result<Acquired, LeaseError> {
+        let from = self.claims_from.get().cloned().flatten();
+        let (asked, record) = self.record(from.as_deref());
+        let conflict = match self.root.create(LEASE_KEY, record.to_json()).await {
+            Ok(Created::Yes) => return self.believe(asked, from).await,
+            Ok(Created::Exists) => conflict(&self.root, Op::Create),
+            Err(error) if error.kind().is_transient() => error,
+            Err(error) => return Err(error.into()),
+        };
+        let seen = look(&self.root).await?;
+        match &seen.standing {
+            // Gone since, or never written: from the start.
+            Standing::Free => Err(conflict.into()),
+            Standing::Foreign(spec) => Err(LeaseError::UnknownSpec {
+                root: self.root.url().to_owned(),
+                spec: spec.clone(),
+            }),
+            // Ours, by a request whose answer was lost or from before a restart; either way
+            // its heartbeat is of another moment than this one.
+            Standing::Lease(found) if found.run_id() == self.claim.run_id => {
+                let from = found.claimed_from().map(str::to_owned);
+                let acquired = self.believe(asked, from).await?;
+                beat(&self.root, &acquired.held).await?;
+                Ok(acquired)
+            }
+            Standing::Lease(found) if self.is_live(found, asked) => {
+                Err(match self.claims_from.get() {
+                    Some(_) => race_lost(&self.root, &seen),
+                    None => live_error(&self.root, found, self.claim.skew_s),
+                })
+            }
+            Standing::Lease(_) | Standing::Debris => self.take_over(&seen).await,
         }
-        Standing::Lease(found) if found.is_live(asked.unix_seconds()) => {
-            Err(live_error(root, found))
+    }
+
+    /// A lease of ours as it is to stand, and the moment that it says.
+    fn record(&self, claimed_from: Option<&str>) -> (Moment, LeaseRecord) {
+        let asked = self.clock.now();
+        let record = LeaseRecord::new(self.claim, asked.unix_seconds(), claimed_from);
+        (asked, record)
+    }
+
+    /// Live by either clock is live.
+    fn is_live(&self, found: &LeaseRecord, now: Moment) -> bool {
+        found.is_live(now.unix_seconds().min(self.store_time(now)))
+    }
+
+    /// Seconds since 1970 by the store's clock, as far as it is known.
+    fn store_time(&self, now: Moment) -> i64 {
+        now.unix_seconds().saturating_add(self.claim.skew_s)
+    }
+
+    /// Claims what `seen` shows, expired or debris.
+    async fn take_over(&self, seen: &Seen) -> Result<Acquired, LeaseError> {
+        let Some((bytes, version)) = &seen.found else {
+            return Err(race_lost(&self.root, seen));
+        };
+        let _ = self.claims_from.set(seen.standing.holder());
+        if self.claim.if_match != IfMatch::NotHonoured
+            && let Some(acquired) = self.rewrite(seen, version).await?
+        {
+            return Ok(acquired);
         }
-        Standing::Lease(_) | Standing::Debris => take_over(root, claim, clock, &seen).await,
+        let now = self.store_time(self.clock.now());
+        let turn = turn::take(&self.root, bytes, &self.claim.run_id, now).await?;
+        *self.turn() = Some(turn);
+        let (asked, from) = self.delete_and_create(seen).await?;
+        self.believe(asked, from).await
+    }
+
+    fn turn(&self) -> MutexGuard<'_, Option<Turn>> {
+        // It is whole after every assignment, so a panic elsewhere does not spoil it.
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Claims in one step; `None` when the store has no such.
+    async fn rewrite(
+        &self,
+        seen: &Seen,
+        version: &Version,
+    ) -> Result<Option<Acquired>, LeaseError> {
+        let from = seen.standing.holder();
+        let (asked, record) = self.record(from.as_deref());
+        let rewritten = self
+            .root
+            .replace_at_once(LEASE_KEY, record.to_json(), version);
+        let error = match rewritten.await {
+            Ok(None) => return Ok(None),
+            Ok(Some(Replaced::Yes)) => None,
+            Ok(Some(Replaced::Moved)) => Some(conflict(&self.root, Op::Replace)),
+            Err(error) if error.kind().is_transient() => Some(error),
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(error) = error {
+            let now = look(&self.root).await?;
+            if now.bytes() == seen.bytes() || now.is_held_by(&self.claim.run_id) {
+                // Not rewritten, or by us: the next try will tell.
+                return Err(error.into());
+            }
+            return Err(race_lost(&self.root, &now));
+        }
+        self.believe(asked, from).await.map(Some)
+    }
+
+    /// Claims in two steps, in its turn: the moment that the new lease says, and the run that
+    /// held the old one.
+    async fn delete_and_create(&self, seen: &Seen) -> Result<(Moment, Option<String>), LeaseError> {
+        let again = look(&self.root).await?;
+        if again.bytes() != seen.bytes() {
+            return Err(race_lost(&self.root, &again));
+        }
+        // Never repeated without another look: by then it could be somebody's fresh lease.
+        self.root.delete_once(LEASE_KEY).await?;
+        let from = seen.standing.holder();
+        let (asked, record) = self.record(from.as_deref());
+        match self.root.create(LEASE_KEY, record.to_json()).await? {
+            Created::Yes => Ok((asked, from)),
+            // By one that came in between, or by nobody: from the start.
+            Created::Exists => Err(conflict(&self.root, Op::Create).into()),
+        }
+    }
+
+    /// A lease of ours that stands; one that was claimed is believed once it has settled.
+    async fn believe(&self, asked: Moment, from: Option<String>) -> Result<Acquired, LeaseError> {
+        if self.claims_from.get().is_some() {
+            self.settle().await?;
+        }
+        Ok(self.acquired(asked, from))
+    }
+
+    /// Waits for other claimants to have done what they began.
+    async fn settle(&self) -> Result<(), LeaseError> {
+        for settle in [Duration::ZERO, self.claim.settle] {
+            tokio::time::sleep(settle).await;
+            let now = look(&self.root).await?;
+            if !now.is_held_by(&self.claim.run_id) {
+                return Err(race_lost(&self.root, &now));
+            }
+        }
+        Ok(())
+    }
+
+    fn acquired(&self, asked: Moment, claimed_from: Option<String>) -> Acquired {
+        let (root, clock) = (&self.root, self.clock.clone());
+        if claimed_from.is_some() {
+            tracing::warn!(root = %root, claimed_from, "claimed an expired lease");
+        }
+        Acquired {
+            held: Held::new(root, self.claim, clock, asked),
+            claimed_from,
+        }
     }
 }
 
-fn live_error(root: &Root, found: &LeaseRecord) -> LeaseError {
+fn live_error(root: &Root, found: &LeaseRecord, skew_s: i64) -> LeaseError {
+    // A store whose clock is behind is the later one to see it expire.
+    let claimable_at = |until: i64| until.saturating_add(1).saturating_sub(skew_s.min(0));
     LeaseError::Live(Box::new(LiveLease {
         root: root.url().to_owned(),
         run_id: found.run_id().to_owned(),
@@ -100,7 +250,7 @@ fn live_error(root: &Root, found: &LeaseRecord) -> LeaseError {
         ttl_s: found.ttl_s(),
         claimable_at: found
             .live_until()
-            .map_or_else(String::new, |until| iso(until.saturating_add(1))),
+            .map_or_else(String::new, |until| iso(claimable_at(until))),
     }))
 }
 
@@ -115,63 +265,9 @@ pub(crate) async fn refuse_if_live(root: &Root, clock: &dyn Clock) -> Result<(),
             spec,
         }),
         Standing::Lease(found) if found.is_live(clock.now().unix_seconds()) => {
-            Err(live_error(root, &found))
+            Err(live_error(root, &found, 0))
         }
         Standing::Free | Standing::Debris | Standing::Lease(_) => Ok(()),
-    }
-}
-
-/// Claims what `seen` shows, expired or debris.
-async fn take_over(
-    root: &Root,
-    claim: &Claim,
-    clock: &Arc<dyn Clock>,
-    seen: &Seen,
-) -> Result<Acquired, LeaseError> {
-    let again = look(root).await?;
-    let bytes = |seen: &Seen| seen.found.as_ref().map(|(bytes, _)| bytes.clone());
-    if bytes(&again) != bytes(seen) {
-        return Err(race_lost(root, &again));
-    }
-    let from = seen.standing.holder();
-    // Never repeated: by then it could be somebody's fresh lease.
-    let undeleted = match root.delete_once(LEASE_KEY).await {
-        Ok(()) => None,
-        Err(error) if error.kind().is_transient() => Some(error),
-        Err(error) => return Err(error.into()),
-    };
-    let asked = clock.now();
-    let record = LeaseRecord::new(claim, asked.unix_seconds(), from.as_deref());
-    match root.create(LEASE_KEY, record.to_json()).await {
-        Ok(_) => {}
-        // Whether it happened is what the reading back tells.
-        Err(error) if error.kind().is_transient() => {}
-        Err(error) => return Err(error.into()),
-    }
-    for settle in [Duration::ZERO, claim.settle] {
-        tokio::time::sleep(settle).await;
-        let now = look(root).await?;
-        if now.standing.holder().as_deref() != Some(claim.run_id.as_str()) {
-            return Err(match undeleted {
-                Some(error) if bytes(&now) == bytes(seen) => error.into(),
-                _ => race_lost(root, &now),
-            });
-        }
-    }
-    tracing::warn!(root = %root, claimed_from = from, "claimed an expired lease");
-    Ok(acquired(root, claim, clock, asked, from))
-}
-
-fn acquired(
-    root: &Root,
-    claim: &Claim,
-    clock: &Arc<dyn Clock>,
-    asked: Moment,
-    claimed_from: Option<String>,
-) -> Acquired {
-    Acquired {
-        held: Held::new(root, claim, clock.clone(), asked),
-        claimed_from,
     }
 }
 

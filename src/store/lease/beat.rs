@@ -1,9 +1,10 @@
 //! Confirms the lease, once.
 
-use super::{Held, LEASE_KEY, LeaseError, Standing, look};
-use crate::store::root::{Op, Replaced, Root, StoreError};
+use super::{Held, LEASE_KEY, LeaseError, Standing, conflict, look};
+use crate::store::root::{Op, Replaced, Root};
 
-/// Confirms the lease once: reads it, and rewrites its heartbeat if it is still ours.
+/// Confirms the lease once: reads it, and rewrites its heartbeat if it is still ours. When
+/// the answer is lost, what stands there says whether it was rewritten.
 ///
 /// A token that went stale is never confirmed: its lease may be in the middle of being
 /// claimed, and this write would land on top of the claim.
@@ -24,27 +25,21 @@ pub(crate) async fn beat(root: &Root, held: &Held) -> Result<(), LeaseError> {
     // Before the request: what counts is when the written time was true.
     let now = held.clock().now();
     let json = record.confirmed_at(now.unix_seconds()).to_json();
-    match root.replace(LEASE_KEY, json, version).await? {
-        Replaced::Yes => {
-            held.confirm(now);
-            held.ensure_fresh()
-        }
+    let error = match root.replace(LEASE_KEY, json.clone(), version).await {
+        Ok(Replaced::Yes) => return held.confirm(now),
         // Perhaps by an earlier beat of ours whose answer was lost.
-        Replaced::Moved => {
-            let seen = look(root).await?;
-            if seen.standing.holder().as_deref() == Some(held.run_id()) {
-                let reason = "the lease was rewritten during a beat".into();
-                return Err(LeaseError::Store(StoreError {
-                    op: Op::Replace,
-                    key: LEASE_KEY.to_owned(),
-                    root: root.url().to_owned(),
-                    source: Box::new(object_store::Error::AlreadyExists {
-                        path: LEASE_KEY.to_owned(),
-                        source: reason,
-                    }),
-                }));
-            }
-            Err(held.lose(seen.standing.holder()))
-        }
+        Ok(Replaced::Moved) => conflict(root, Op::Replace),
+        Err(error) => error,
+    };
+    if !error.kind().is_transient() {
+        return Err(error.into());
+    }
+    let stands = look(root).await?;
+    if stands.bytes().is_some_and(|bytes| *bytes == json) {
+        return held.confirm(now);
+    }
+    match stands.is_held_by(held.run_id()) {
+        true => Err(error.into()),
+        false => Err(held.lose(stands.standing.holder())),
     }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Claim, LeaseError};
+use super::{Claim, IfMatch, LeaseError};
 use crate::store::root::Root;
-use crate::time::{Clock, Moment};
+use crate::time::{Clock, Moment, iso};
 
 /// What a holder knows about its own lease. Clones share it.
 ///
@@ -22,12 +22,18 @@ struct HeldInner {
     root: String,
     run_id: String,
     ttl_s: u64,
+    /// How long a confirmation is good for here: to a store whose clock is ahead, and to all
+    /// who go by it, its time looks older than it is.
+    good_for: Duration,
+    if_match: IfMatch,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
 }
 
 struct State {
     confirmed: Moment,
+    /// The last heartbeat that is known to have been written, too late or not.
+    heartbeat: Moment,
     /// Set once and never cleared.
     end: Option<End>,
 }
@@ -58,9 +64,12 @@ impl Held {
             root: root.url().to_owned(),
             run_id: claim.run_id.clone(),
             ttl_s: claim.ttl_s,
+            good_for: Duration::from_secs(claim.ttl_s.saturating_add_signed(-claim.skew_s.max(0))),
+            if_match: claim.if_match,
             clock,
             state: Mutex::new(State {
                 confirmed,
+                heartbeat: confirmed,
                 end: None,
             }),
         }))
@@ -71,7 +80,7 @@ impl Held {
         &self.0.run_id
     }
 
-    /// How long a confirmation is good for.
+    /// How long a confirmation is good for by the record.
     pub(crate) fn ttl(&self) -> Duration {
         Duration::from_secs(self.0.ttl_s)
     }
@@ -79,6 +88,11 @@ impl Held {
     /// The clock everything about this lease is measured by.
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.0.clock
+    }
+
+    /// What the store makes of the condition of a rewrite.
+    pub(super) fn if_match(&self) -> IfMatch {
+        self.0.if_match
     }
 
     /// Time since the lease was last confirmed.
@@ -100,7 +114,7 @@ impl Held {
         let now = self.0.clock.now();
         let mut state = self.state();
         let silent = now.since(state.confirmed);
-        if state.end.is_none() && silent >= self.ttl() {
+        if state.end.is_none() && silent >= self.0.good_for {
             state.end = Some(End::Stale(silent));
         }
         match state.end.clone() {
@@ -127,17 +141,37 @@ impl Held {
         }
     }
 
-    /// Notes a beat that was confirmed for `at`. One that comes too late changes nothing.
-    pub(super) fn confirm(&self, at: Moment) {
-        let now = self.0.clock.now();
+    /// Notes a beat that was confirmed for `at`. One that comes too late revives nothing.
+    ///
+    /// # Errors
+    /// As [`Held::ensure_fresh`].
+    pub(super) fn confirm(&self, at: Moment) -> Result<(), LeaseError> {
+        self.note_heartbeat(at);
+        self.ensure_fresh()?;
         let mut state = self.state();
-        let silent = now.since(state.confirmed);
-        if state.end.is_none() && silent >= self.ttl() {
-            state.end = Some(End::Stale(silent));
-        }
         if state.end.is_none() {
             state.confirmed = at;
         }
+        Ok(())
+    }
+
+    /// Notes that the lease as it stands says `at`, which need not keep anything alive.
+    pub(super) fn note_heartbeat(&self, at: Moment) {
+        self.state().heartbeat = at;
+    }
+
+    /// What to tell an operator of a lease that its run leaves behind because of `why`: when
+    /// it can be claimed, in UTC, and what gives it back at once.
+    pub(crate) fn stands(&self, why: &str) -> String {
+        let ttl_s = i64::try_from(self.0.ttl_s).unwrap_or(i64::MAX);
+        let heartbeat = self.state().heartbeat.unix_seconds();
+        // Whole seconds, of which the last one is still live.
+        let claimable = heartbeat.saturating_add(ttl_s).saturating_add(1);
+        let (root, run_id) = (&self.0.root, &self.0.run_id);
+        format!(
+            "the lease of run `{run_id}` stands, because {why}: it can be claimed from {} on, or at once after `zagg-stream lease release {root} --run-id {run_id}`; then run again",
+            iso(claimable)
+        )
     }
 
     /// Marks the lease as lost, at once and for good.

@@ -1,20 +1,15 @@
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
-use async_trait::async_trait;
-use futures::stream::BoxStream;
 use object_store::memory::InMemory;
-use object_store::path::Path;
-use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult,
-};
 
 use super::*;
 use crate::store::retry::RetryPolicy;
 use crate::time::iso;
 use crate::time::testing::ScriptedClock;
+
+mod claims;
+mod lost;
+mod odd;
 
 const NOW: u64 = 1_786_233_600;
 
@@ -108,7 +103,11 @@ async fn acquiring_depends_on_what_stands_there() {
             Outcome::From("them"),
         ),
     ];
-    for on_disk in [false, true] {
+    let conditions = [IfMatch::Untried, IfMatch::Honoured, IfMatch::NotHonoured];
+    for (on_disk, if_match) in [(true, conditions[0]), (true, conditions[2])]
+        .into_iter()
+        .chain(conditions.map(|if_match| (false, if_match)))
+    {
         for (standing, expected) in &table {
             let dir = tempfile::tempdir().unwrap();
             let root = match on_disk {
@@ -119,9 +118,14 @@ async fn acquiring_depends_on_what_stands_there() {
                 root.put(LEASE_KEY, standing.clone()).await.unwrap();
             }
             let before = root.get_if_present(LEASE_KEY).await.unwrap();
-            let result = acquire(&root, &claim("us"), clock()).await;
+            let claim = Claim {
+                settle: Duration::ZERO,
+                if_match,
+                ..claim("us")
+            };
+            let result = acquire(&root, &claim, clock()).await;
             let after = show(&root).await.unwrap();
-            let context = format!("{standing:?} on disk {on_disk}: {result:?}");
+            let context = format!("{standing:?} on disk {on_disk}, {if_match:?}: {result:?}");
             match expected {
                 Outcome::Live => {
                     let error = result.unwrap_err();
@@ -178,41 +182,6 @@ async fn a_refusal_says_when_to_try_again() {
         "2026-08-09T00:14:01+00:00",
     ] {
         assert!(message.contains(part), "{message} lacks {part}");
-    }
-}
-
-async fn race(root: Root) {
-    let runs = (0..16).map(|n| {
-        let root = root.clone();
-        tokio::spawn(async move { acquire(&root, &claim(&format!("run-{n}")), clock()).await })
-    });
-    let results = futures::future::join_all(runs).await;
-    let winners: Vec<_> = results
-        .into_iter()
-        .filter_map(|result| result.unwrap().ok())
-        .collect();
-    assert_eq!(winners.len(), 1);
-    assert_eq!(
-        show(&root).await.unwrap().holder().as_deref(),
-        Some(winners[0].held.run_id())
-    );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_at_once_exactly_one_acquires() {
-    for _ in 0..10 {
-        race(memory()).await;
-        let dir = tempfile::tempdir().unwrap();
-        race(Root::open(dir.path().to_str().unwrap()).unwrap()).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_claiming_an_expired_lease_exactly_one_does() {
-    for _ in 0..5 {
-        let root = memory();
-        root.put(LEASE_KEY, lease("dead", 5_000)).await.unwrap();
-        race(root).await;
     }
 }
 
@@ -318,145 +287,45 @@ async fn a_wall_clock_set_back_does_not_extend_a_lease() {
 
 #[tokio::test]
 async fn a_release_takes_only_what_is_ours() {
-    let root = memory();
-    assert_eq!(release(&root, "us").await.unwrap(), Released::Absent);
-    acquire(&root, &claim("us"), clock()).await.unwrap();
+    let (root, clock) = (memory(), clock());
+    let release = async |run_id| release(&root, run_id, &*clock).await.unwrap();
+    assert_eq!(release("us").await, Released::Absent);
+    acquire(&root, &claim("us"), clock.clone()).await.unwrap();
     assert_eq!(
-        release(&root, "them").await.unwrap(),
+        release("them").await,
         Released::NotOurs(Some("us".to_owned()))
     );
-    assert_eq!(release(&root, "us").await.unwrap(), Released::Yes);
-    root.put(LEASE_KEY, "debris").await.unwrap();
-    assert_eq!(release(&root, "us").await.unwrap(), Released::NotOurs(None));
-}
-
-const NEXT: u8 = 1;
-const NEXT_SUCCESS: u8 = 2;
-
-/// Does what it is asked and, when armed, loses the answer to the next put, or to the
-/// next one that succeeds.
-#[derive(Debug)]
-struct LostAnswers {
-    inner: InMemory,
-    armed: AtomicU8,
-}
-
-impl fmt::Display for LostAnswers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LostAnswers")
-    }
-}
-
-#[async_trait]
-impl ObjectStore for LostAnswers {
-    async fn put_opts(
-        &self,
-        location: &Path,
-        payload: PutPayload,
-        options: PutOptions,
-    ) -> object_store::Result<PutResult> {
-        let result = self.inner.put_opts(location, payload, options).await;
-        let armed = self.armed.load(Ordering::SeqCst);
-        if armed == NEXT || (armed == NEXT_SUCCESS && result.is_ok()) {
-            self.armed.store(0, Ordering::SeqCst);
-            let source = std::io::Error::from(std::io::ErrorKind::ConnectionReset).into();
-            return Err(object_store::Error::Generic {
-                store: "test",
-                source,
-            });
-        }
-        result
-    }
-
-    async fn put_multipart_opts(
-        &self,
-        location: &Path,
-        options: PutMultipartOptions,
-    ) -> object_store::Result<Box<dyn MultipartUpload>> {
-        self.inner.put_multipart_opts(location, options).await
-    }
-
-    async fn get_opts(
-        &self,
-        location: &Path,
-        options: GetOptions,
-    ) -> object_store::Result<GetResult> {
-        self.inner.get_opts(location, options).await
-    }
-
-    fn delete_stream(
-        &self,
-        locations: BoxStream<'static, object_store::Result<Path>>,
-    ) -> BoxStream<'static, object_store::Result<Path>> {
-        self.inner.delete_stream(locations)
-    }
-
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
-        self.inner.list(prefix)
-    }
-
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<ListResult> {
-        self.inner.list_with_delimiter(prefix).await
-    }
-
-    async fn copy_opts(
-        &self,
-        from: &Path,
-        to: &Path,
-        options: CopyOptions,
-    ) -> object_store::Result<()> {
-        self.inner.copy_opts(from, to, options).await
-    }
-}
-
-fn losing() -> (Arc<LostAnswers>, Root) {
-    let store = Arc::new(LostAnswers {
-        inner: InMemory::new(),
-        armed: AtomicU8::new(0),
-    });
-    let root = Root::new(store.clone(), "memory://hive").with_retry(RetryPolicy::immediate(3));
-    (store, root)
-}
-
-#[tokio::test]
-async fn a_create_whose_answer_was_lost_is_recognised() {
-    for expired in [false, true] {
-        let (store, root) = losing();
-        if expired {
-            root.put(LEASE_KEY, lease("dead", 5_000)).await.unwrap();
-        }
-        store.armed.store(NEXT_SUCCESS, Ordering::SeqCst);
-        let got = acquire(&root, &claim("us"), clock()).await.unwrap();
-        assert_eq!(store.armed.load(Ordering::SeqCst), 0, "the fault was met");
-        assert_eq!(got.claimed_from.is_some(), expired);
-        assert_eq!(show(&root).await.unwrap().holder().as_deref(), Some("us"));
+    assert_eq!(release("us").await, Released::Yes);
+    assert_eq!(show(&root).await.unwrap(), Standing::Free);
+    for (standing, holder) in [
+        ("debris".to_owned(), None),
+        (lease("us", 0).replace("lease/1", "lease/2"), None),
+        (lease("them", 5_000), Some("them".to_owned())),
+    ] {
+        root.put(LEASE_KEY, standing.clone()).await.unwrap();
+        assert_eq!(release("us").await, Released::NotOurs(holder));
+        assert_eq!(text(&root).await, standing);
     }
 }
 
 #[tokio::test]
-async fn a_lost_answer_does_not_hide_a_live_lease() {
-    let (store, root) = losing();
-    root.put(LEASE_KEY, lease("them", 0)).await.unwrap();
-    store.armed.store(NEXT, Ordering::SeqCst);
-    assert!(matches!(
-        acquire(&root, &claim("us"), clock()).await,
-        Err(LeaseError::Live(_))
-    ));
-}
-
-#[tokio::test]
-async fn a_beat_whose_answer_was_lost_can_be_repeated() {
-    let (store, root) = losing();
-    let clock = clock();
-    let held = acquire(&root, &claim("us"), clock.clone())
-        .await
-        .unwrap()
-        .held;
+async fn a_lease_that_stands_says_from_when_it_can_be_claimed() {
+    let (root, clock) = (memory(), clock());
+    let acquired = acquire(&root, &claim("us"), clock.clone()).await.unwrap();
     clock.advance(300);
-    store.armed.store(NEXT, Ordering::SeqCst);
-    let error = beat(&root, &held).await.unwrap_err();
-    assert!(error.kind().is_transient(), "{error}");
-    assert!(held.is_fresh());
-    beat(&root, &held).await.unwrap();
-    assert_eq!(held.silent_for(), Duration::ZERO);
+    beat(&root, &acquired.held).await.unwrap();
+    clock.advance(60);
+    let told = acquired.held.stands("it is a test");
+    for part in [
+        "because it is a test",
+        "from 2026-08-09T00:20:01+00:00 on",
+        "`zagg-stream lease release memory://hive --run-id us`",
+    ] {
+        assert!(told.contains(part), "{told} lacks {part}");
+    }
+    // Which is when it can be, and no second earlier.
+    clock.advance(300 + 900 - 360);
+    assert!(acquire(&root, &claim("them"), clock.clone()).await.is_err());
+    clock.advance(1);
+    acquire(&root, &claim("them"), clock).await.unwrap();
 }

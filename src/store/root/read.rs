@@ -144,6 +144,15 @@ impl Root {
         Ok(self.meta(key).await?.size)
     }
 
+    /// When the object at `key` was written, by the store's clock, in whole seconds since
+    /// 1970.
+    ///
+    /// # Errors
+    /// Any failure, an absent object among them.
+    pub(crate) async fn last_modified(&self, key: &str) -> Result<i64, StoreError> {
+        Ok(self.meta(key).await?.last_modified.timestamp())
+    }
+
     async fn meta(&self, key: &str) -> Result<ObjectMeta, StoreError> {
         let path = self.path(Op::Head, key)?;
         let (store, path) = (&self.0.store, &path);

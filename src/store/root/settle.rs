@@ -60,7 +60,7 @@ impl Root {
     ) -> Result<Settled, StoreError> {
         let tried = AtomicBool::new(false);
         retry(
-            self.retry_policy(),
+            &self.0.retry,
             key,
             |kind| self.0.counters.on_retry(kind),
             || async {
@@ -123,7 +123,7 @@ impl Root {
         let path = self.writable(Op::Delete, key)?;
         let tried = AtomicBool::new(false);
         retry(
-            self.retry_policy(),
+            &self.0.retry,
             key,
             |kind| self.0.counters.on_retry(kind),
             || async {

@@ -176,11 +176,12 @@ impl ObjectStore for FaultStore {
     ) -> Result<PutResult> {
         let fate = self.watch.before(Op::Put, location.as_ref()).await?;
         let result = match fate.is_forgotten() {
-            true => forgotten(),
-            false => self.inner.put_opts(location, payload, opts).await?,
+            true => Ok(forgotten()),
+            // That it is refused is an answer like any other.
+            false => self.inner.put_opts(location, payload, opts).await,
         };
         fate.of_the_answer().await?;
-        Ok(result)
+        result
     }
 
     async fn put_multipart_opts(
