@@ -34,6 +34,7 @@ pub mod cli;
 #[path = "../tests/common/within.rs"]
 mod common;
 mod cores;
+pub mod cube;
 mod declare;
 #[doc(hidden)]
 pub mod demo;

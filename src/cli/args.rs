@@ -73,6 +73,11 @@ pub(super) enum Command {
     /// Example: zagg-stream lease show s3://bucket/product
     #[command(subcommand)]
     Lease(LeaseCommand),
+    /// Check, heal, pull and push Sentinel-1 cubes: Zarr stores that grow along `time`.
+    ///
+    /// Example: zagg-stream cube check s3://bucket/cubes/30TWM.zarr
+    #[command(subcommand)]
+    Cube(CubeCommand),
     /// Write a small real store to try an upgrade on.
     ///
     /// Example: zagg-stream demo /tmp/demo --leaves 4
@@ -299,6 +304,91 @@ pub(super) struct ReleaseArgs {
     /// The run whose lease it is, as `lease show` names it; needed when it is live.
     #[arg(long, value_name = "ID")]
     pub run_id: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum CubeCommand {
+    /// Say what is wrong with a cube: levels without `time`, lengths that disagree, stale
+    /// consolidated metadata, and whether an append after a minimal fetch is safe; write
+    /// nothing.
+    ///
+    /// Example: zagg-stream cube check s3://bucket/cubes/30TWM.zarr
+    Check(CubeCheckArgs),
+    /// Give every level that lacks `time` a copy of the finest level's; a healthy cube is
+    /// not written to.
+    ///
+    /// Example: zagg-stream cube heal s3://bucket/cubes/30TWM.zarr --dry-run
+    Heal(CubeHealArgs),
+    /// Fetch what an append needs of a cube, which is its metadata and coordinates, into an
+    /// empty directory.
+    ///
+    /// Example: zagg-stream cube pull s3://bucket/cubes/30TWM.zarr work/30TWM.zarr
+    Pull(CubePullArgs),
+    /// Upload what an append has added to a copy that was pulled.
+    ///
+    /// Example: zagg-stream cube push work/30TWM.zarr s3://bucket/cubes/30TWM.zarr
+    Push(CubePushArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct CubeCheckArgs {
+    /// The cube: a path, or a URL with s3, gs or az.
+    pub root: String,
+    #[command(flatten)]
+    pub common: CubeCommonArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct CubeHealArgs {
+    /// The cube: a path, or a URL with s3, gs or az.
+    pub root: String,
+    /// Say what would be written and what would refuse it; write nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub common: CubeCommonArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct CubePullArgs {
+    /// The cube: a URL with s3, gs or az, or a path.
+    pub remote: String,
+    /// The directory to fetch into; it must not exist, or be empty.
+    pub local: PathBuf,
+    /// Fetch everything, which an append needs where one stored object spans several
+    /// times.
+    #[arg(long)]
+    pub full: bool,
+    #[command(flatten)]
+    pub common: CubeCommonArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct CubePushArgs {
+    /// The directory that was pulled into.
+    pub local: PathBuf,
+    /// The cube it was pulled from.
+    pub remote: String,
+    /// Say what would be uploaded and deleted, and what would refuse it; write nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Write over objects of bulk arrays, too, when they were pulled with --full and have
+    /// changed since.
+    #[arg(long)]
+    pub replace_bulk: bool,
+    #[command(flatten)]
+    pub common: CubeCommonArgs,
+}
+
+/// What every command on a cube takes.
+#[derive(Debug, ClapArgs)]
+pub(super) struct CubeCommonArgs {
+    /// Settings file; config/default.toml lists every key with its default.
+    #[arg(long, value_name = "FILE")]
+    pub settings: Option<PathBuf>,
+    /// Print one JSON document on stdout instead of a summary.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, ClapArgs)]

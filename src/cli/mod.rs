@@ -1,6 +1,7 @@
 //! The command line: arguments in, one exit code out.
 
 mod args;
+mod cube;
 mod declare;
 mod demo;
 mod lease;
@@ -43,6 +44,7 @@ pub fn run() -> ExitCode {
             Command::Retire(options) => retire::run(options).await,
             Command::Verify(options) => verify::run(options).await,
             Command::Lease(command) => lease::run(command).await,
+            Command::Cube(command) => cube::run(command).await,
             Command::Demo(options) => demo::run(options).await,
         }
     })

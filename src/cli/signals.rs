@@ -6,14 +6,18 @@ use crate::report::Ending;
 /// Calls `stop` on the first signal; a second one ends the process at once, and the lease
 /// then stands until it expires.
 pub(super) async fn stop_on_signals(stop: impl FnOnce(&str)) -> std::convert::Infallible {
+    const LEFT: &str = "the lease stays, and the next run is refused until it expires or `zagg-stream lease \
+                        release` removes it";
+    stop_or_exit(stop, LEFT).await
+}
+
+/// As [`stop_on_signals`]; `left` says what is left behind when the process ends at once.
+pub(super) async fn stop_or_exit(stop: impl FnOnce(&str), left: &str) -> std::convert::Infallible {
     let first = signal().await;
     tracing::warn!("{first}: finishing what is being written; once more to stop at once");
     stop(first);
     let second = signal().await;
-    output::complain(&format!(
-        "{second} again: stopping at once; the lease stays, and the next run is refused until it \
-         expires or `zagg-stream lease release` removes it"
-    ));
+    output::complain(&format!("{second} again: stopping at once; {left}"));
     std::process::exit(i32::from(Ending::Interrupted.exit_code()))
 }
 

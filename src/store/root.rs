@@ -35,6 +35,7 @@ mod local;
 mod options;
 mod pacing;
 mod read;
+mod settle;
 mod tally;
 mod write;
 
@@ -44,7 +45,8 @@ pub use error::{RootError, StoreError};
 pub use journal::Touched;
 pub(crate) use list::{Entry, Shallow};
 pub(crate) use pacing::Change as PaceChange;
-pub(crate) use read::Version;
+pub(crate) use read::{Version, Versioned};
+pub(crate) use settle::{Expected, Removed, Settled};
 pub use tally::Tally;
 pub(crate) use write::{Created, Replaced};
 

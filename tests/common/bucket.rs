@@ -50,6 +50,11 @@ impl Bucket {
         PREFIX
     }
 
+    /// What it takes to reach it, as variables.
+    pub(crate) fn options(&self) -> &[(String, String)] {
+        &self.options
+    }
+
     /// The address of the root.
     pub(crate) fn url(&self) -> String {
         format!("s3://{}/{PREFIX}", self.name)

@@ -7,6 +7,7 @@
 )]
 
 pub(crate) mod cases;
+pub(crate) mod cubes;
 pub(crate) mod dice;
 pub(crate) mod faults;
 pub(crate) mod library;

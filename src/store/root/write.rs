@@ -1,7 +1,6 @@
 //! Writes and deletes objects, with or without a condition.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures::stream::StreamExt;
@@ -130,39 +129,6 @@ impl Root {
         Ok(Replaced::Yes)
     }
 
-    /// As [`Root::replace`], tried again under the root's policy. When an answer was lost, what
-    /// stands there is read back: these very bytes are the caller's own.
-    ///
-    /// # Errors
-    /// Any failure but an object that moved.
-    pub(crate) async fn replace_surely(
-        &self,
-        key: &str,
-        bytes: impl Into<Bytes>,
-        version: &Version,
-    ) -> Result<Replaced, StoreError> {
-        let (bytes, is_lost) = (bytes.into(), AtomicBool::new(false));
-        let (bytes, is_lost) = (&bytes, &is_lost);
-        self.repeat(key, || async move {
-            let replaced = self.replace(key, bytes.clone(), version).await;
-            match replaced {
-                Ok(Replaced::Moved) if is_lost.load(Ordering::Relaxed) => {
-                    let stands = self.get_if_present(key).await?;
-                    Ok(match stands.as_ref() == Some(bytes) {
-                        true => Replaced::Yes,
-                        false => Replaced::Moved,
-                    })
-                }
-                Err(error) => {
-                    is_lost.fetch_or(error.kind().is_transient(), Ordering::Relaxed);
-                    Err(error)
-                }
-                replaced => replaced,
-            }
-        })
-        .await
-    }
-
     /// As [`Root::replace`], in one step; `None` when the store has no conditional rewrites.
     ///
     /// # Errors
@@ -190,7 +156,7 @@ impl Root {
         }
     }
 
-    async fn put_once(
+    pub(super) async fn put_once(
         &self,
         path: &Path,
         bytes: &Bytes,

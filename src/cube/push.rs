@@ -1,0 +1,323 @@
+//! Brings a local copy back to the remote cube it was pulled from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::{StreamExt, TryStreamExt};
+
+use super::check::Judged;
+use super::error::{CubeError, Halt};
+use super::finding::{Heal, Rule};
+use super::inventory::{self, Inventory, hash};
+use super::layout::{below, node_of};
+use super::report::{Extent, Pushed};
+use super::sync::{self, PushPlan, Sides};
+use super::tree::{self, Class, Tree};
+use super::write::{WHOLE, Writer};
+use super::{Cube, Started};
+use crate::budget::MemoryBudget;
+use crate::report::Ending;
+use crate::store::root::{Removed, Version};
+use crate::store::{Root, StoreError};
+
+/// What to do when the remote cube changes under a push.
+const AGAIN: &str = "run the same command again, which says whether both can stand";
+
+/// How to push.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PushOptions {
+    /// Whether nothing is to be written.
+    pub dry_run: bool,
+    /// Whether objects of bulk arrays that were pulled, which takes a full pull, may be
+    /// written over when they have changed.
+    pub replace_bulk: bool,
+}
+
+impl Cube {
+    /// Uploads what is new or changed in the local copy of this cube, and deletes the
+    /// coordinates that were pulled and are gone there.
+    ///
+    /// # Errors
+    /// Every refusal, and failed requests before the first write. Later ones are in the
+    /// [`Pushed`].
+    pub async fn push(&self, local: &Root, options: PushOptions) -> Result<Pushed, CubeError> {
+        if !options.dry_run {
+            self.root.ensure_writable()?;
+        }
+        let started = self.start();
+        let remote = &started.root;
+        let local = local.with_retry(self.settings.retry.clone());
+        let inventory = complete_inventory(&local, remote).await?;
+        let local_tree = Tree::read(&local, self.settings.max_in_flight).await?;
+        let remote_tree = Tree::read(remote, self.settings.max_in_flight).await?;
+        local_tree.require_whole(&local)?;
+        remote_tree.require_whole(remote)?;
+        let hashes = Hashes::read(
+            self,
+            &inventory,
+            (&local, &local_tree),
+            (remote, &remote_tree),
+        )
+        .await?;
+        let mut plan = sync::plan(&Sides {
+            inventory: &inventory,
+            local: &local_tree,
+            remote: &remote_tree,
+            local_hashes: &hashes.local,
+            remote_hashes: &hashes.remote,
+            replace_bulk: options.replace_bulk,
+        });
+        judge_local(&local_tree, &mut plan);
+        if !plan.refusals.is_empty() {
+            return Err(CubeError::Push {
+                root: remote.url().to_owned(),
+                reasons: plan.refusals,
+            });
+        }
+        let push = Push {
+            cube: self,
+            started: &started,
+            local: &local,
+            local_tree: &local_tree,
+            remote_tree: &remote_tree,
+            plan: &plan,
+        };
+        Ok(push.run(inventory, options.dry_run).await)
+    }
+}
+
+async fn complete_inventory(local: &Root, remote: &Root) -> Result<Inventory, CubeError> {
+    let unusable = |reason: &str| CubeError::Inventory {
+        local: local.url().to_owned(),
+        remote: remote.url().to_owned(),
+        reason: reason.to_owned(),
+    };
+    match Inventory::read(local, remote).await? {
+        Some(inventory) if inventory.complete => Ok(inventory),
+        Some(_) => Err(unusable(
+            "its pull did not come to an end; run the pull again",
+        )),
+        None => Err(unusable("there is none")),
+    }
+}
+
+/// Hashes a plan is made from.
+#[derive(Debug, Default)]
+struct Hashes {
+    local: BTreeMap<String, String>,
+    remote: BTreeMap<String, (String, Version)>,
+}
+
+impl Hashes {
+    async fn read(
+        cube: &Cube,
+        inventory: &Inventory,
+        (local, local_tree): (&Root, &Tree),
+        (remote, remote_tree): (&Root, &Tree),
+    ) -> Result<Self, StoreError> {
+        let pulled = |key: &str| inventory.objects.get(key);
+        let here = local_tree.objects.keys().filter(|key| {
+            let known = pulled(key).is_some_and(|pulled| pulled.sha256.is_some());
+            node_of(key).is_none() && (known || remote_tree.objects.contains_key(*key))
+        });
+        let here: Vec<_> = here.cloned().collect();
+        let local_hashes = hash_all(cube, local, local_tree, here, |_, hash| hash).await?;
+        let there = remote_tree.objects.iter().filter(|(key, entry)| {
+            let here = local_hashes.get(*key);
+            let unknown = match pulled(key) {
+                // An object that was left there, and is here: it may be the same.
+                Some(pulled) if pulled.sha256.is_none() => {
+                    here.is_some()
+                        && local_tree.objects.get(*key).map(|here| here.size) == Some(entry.size)
+                }
+                // Gone or changed here, or changed there.
+                Some(pulled) => {
+                    let changed = pulled.class != Class::Bulk && pulled.sha256.as_ref() != here;
+                    changed || !pulled.is(entry)
+                }
+                None => here.is_some(),
+            };
+            node_of(key).is_none() && unknown
+        });
+        let keys = there.map(|(key, _)| key.clone()).collect();
+        let remote = hash_all(cube, remote, remote_tree, keys, |version, hash| {
+            (hash, version)
+        })
+        .await?;
+        Ok(Self {
+            local: local_hashes,
+            remote,
+        })
+    }
+}
+
+async fn hash_all<T>(
+    cube: &Cube,
+    root: &Root,
+    tree: &Tree,
+    keys: Vec<String>,
+    of: impl Fn(Version, String) -> T,
+) -> Result<BTreeMap<String, T>, StoreError> {
+    let (of, budget) = (&of, &MemoryBudget::new(cube.settings.memory_budget));
+    futures::stream::iter(keys)
+        .map(|key| async move {
+            let share = budget.share();
+            let size = tree.objects.get(&key).map_or(0, |entry| entry.size);
+            share.grow(WHOLE, size).await;
+            let read = root.get_with_version(&key).await?;
+            Ok::<_, StoreError>((key, of(read.version, hash(&read.bytes))))
+        })
+        .buffer_unordered(cube.settings.max_in_flight.max(1))
+        .try_collect()
+        .await
+}
+
+/// Adds what is wrong with the local copy where this push writes: half an append is not
+/// published.
+fn judge_local(local: &Tree, plan: &mut PushPlan) {
+    if plan.is_empty() {
+        return;
+    }
+    let judged = Judged::of(local.clone(), BTreeMap::new());
+    let touched = plan.touched();
+    let (mut refusals, mut warnings) = (Vec::new(), Vec::new());
+    for orbit in &judged.orbits {
+        if !touched.iter().any(|key| below(key, &orbit.path).is_some()) {
+            continue;
+        }
+        refusals.extend(judged.refusals(&orbit.path).map(|finding| {
+            let message = &finding.message;
+            format!("in the local copy, {message}; finish the append there, or pull anew and append again")
+        }));
+    }
+    for finding in &judged.findings {
+        let missing = finding.heal == Heal::Mends;
+        let stale = finding.rule == Rule::Consolidated
+            && touched
+                .iter()
+                .any(|key| below(key, &finding.path).is_some());
+        if missing || stale {
+            warnings.push(format!("in the local copy, {}", finding.message));
+        }
+    }
+    plan.refusals.extend(refusals);
+    plan.warnings.extend(warnings);
+}
+
+struct Push<'a> {
+    cube: &'a Cube,
+    started: &'a Started,
+    local: &'a Root,
+    local_tree: &'a Tree,
+    remote_tree: &'a Tree,
+    plan: &'a PushPlan,
+}
+
+impl Push<'_> {
+    async fn run(&self, mut inventory: Inventory, dry_run: bool) -> Pushed {
+        let mut pushed = self.begun(dry_run);
+        if dry_run {
+            for write in self.plan.writes() {
+                pushed.uploaded.push(write.key.clone());
+                pushed.sent.add(write.body.len());
+            }
+            let deletions = self.plan.deletions.iter();
+            pushed.deleted = deletions.map(|(key, _)| key.clone()).collect();
+            pushed.ended = self.started.ended(self.over(), None);
+            return pushed;
+        }
+        let before = inventory.clone();
+        let mut ended = self.carry_out(&mut inventory, &mut pushed).await;
+        pushed.uploaded = self.in_order(&pushed.uploaded);
+        if inventory != before {
+            // What was pushed can be told by its hash; without this it would be told by
+            // reading it back.
+            let recorded = inventory.write(self.local).await;
+            ended = ended.and(recorded.map_err(Halt::from));
+        }
+        pushed.ended = match ended {
+            Ok(()) => self.started.ended(self.over(), None),
+            Err(halt) => self.started.halted(&halt, AGAIN),
+        };
+        pushed
+    }
+
+    fn begun(&self, dry_run: bool) -> Pushed {
+        Pushed {
+            ended: self.started.ended(Ending::Done, None),
+            local: self.local.url().to_owned(),
+            dry_run,
+            uploaded: Vec::new(),
+            sent: Extent::default(),
+            deleted: Vec::new(),
+            stood: self.plan.stands.len() as u64,
+            warnings: self.plan.warnings.clone(),
+        }
+    }
+
+    /// Keys in the order of the plan.
+    fn in_order(&self, keys: &[String]) -> Vec<String> {
+        let keys: BTreeSet<&String> = keys.iter().collect();
+        let planned = self.plan.writes().map(|write| write.key.clone());
+        planned.filter(|key| keys.contains(key)).collect()
+    }
+
+    fn over(&self) -> Ending {
+        match self.plan.is_empty() {
+            true => Ending::NothingToDo,
+            false => Ending::Done,
+        }
+    }
+
+    async fn carry_out(&self, inventory: &mut Inventory, pushed: &mut Pushed) -> Result<(), Halt> {
+        let (root, cube) = (&self.started.root, self.cube);
+        let writer = Writer::new(root, self.local, &cube.settings, &cube.stop);
+        for (stage, writes) in &self.plan.stages {
+            let written = writer.stage(stage.name(), writes, |stands| {
+                let class = self.local_tree.class(&stands.key);
+                let record = inventory::Pulled::pushed(&stands.bytes, class);
+                inventory.objects.insert(stands.key.clone(), record);
+                if stands.written {
+                    pushed.sent.add(stands.bytes.len() as u64);
+                    pushed.uploaded.push(stands.key);
+                } else {
+                    pushed.stood += 1;
+                }
+            });
+            written.await?;
+        }
+        for key in &self.plan.stands {
+            let read = self.local.get(key).await?;
+            let record = inventory::Pulled::pushed(&read, self.local_tree.class(key));
+            inventory.objects.insert(key.clone(), record);
+        }
+        self.delete(inventory, pushed).await?;
+        for key in &self.plan.gone {
+            inventory.objects.remove(key);
+        }
+        Ok(())
+    }
+
+    /// Deletes what is planned, if it is still what was planned for.
+    async fn delete(&self, inventory: &mut Inventory, pushed: &mut Pushed) -> Result<(), Halt> {
+        if self.plan.deletions.is_empty() {
+            return Ok(());
+        }
+        let now = tree::list(&self.started.root).await?;
+        for (key, version) in &self.plan.deletions {
+            if self.cube.stop.is_raised() {
+                return Err(Halt::Stopped);
+            }
+            let then = self.remote_tree.objects.get(key);
+            if now.get(key).is_some_and(|entry| Some(entry) != then) {
+                return Err(Halt::Moved(key.clone()));
+            }
+            match self.started.root.remove(key, version).await? {
+                Removed::Moved => return Err(Halt::Moved(key.clone())),
+                Removed::Yes => pushed.deleted.push(key.clone()),
+                Removed::Before => {}
+            }
+            inventory.objects.remove(key);
+        }
+        Ok(())
+    }
+}
