@@ -32,6 +32,9 @@ mod times;
 mod tree;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
 pub use error::CubeError;
 pub use fetch::{Offending, Unsafe};
 pub use finding::{Finding, Heal, Rule, Severity};

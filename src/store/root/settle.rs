@@ -12,7 +12,6 @@ use object_store::{ObjectStoreExt, PutMode};
 use super::tally::count;
 use super::write::{Created, Replaced};
 use super::{Entry, Op, Root, StoreError, Version, fault};
-use crate::store::retry::retry;
 
 /// What must stand at a key for a write to go ahead.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,22 +58,17 @@ impl Root {
         expected: &Expected,
     ) -> Result<Settled, StoreError> {
         let tried = AtomicBool::new(false);
-        retry(
-            &self.0.retry,
-            key,
-            |kind| self.0.counters.on_retry(kind),
-            || async {
-                let first = !tried.swap(true, Ordering::Relaxed);
-                if self.write_expecting(key, bytes, expected).await? {
-                    return Ok(Settled::Written);
-                }
-                Ok(match self.get_if_present(key).await? {
-                    Some(found) if found == *bytes && first => Settled::Stood,
-                    Some(found) if found == *bytes => Settled::Written,
-                    _ => Settled::Moved,
-                })
-            },
-        )
+        self.repeat(key, || async {
+            let first = !tried.swap(true, Ordering::Relaxed);
+            if self.write_expecting(key, bytes, expected).await? {
+                return Ok(Settled::Written);
+            }
+            Ok(match self.get_if_present(key).await? {
+                Some(found) if found == *bytes && first => Settled::Stood,
+                Some(found) if found == *bytes => Settled::Written,
+                _ => Settled::Moved,
+            })
+        })
         .await
     }
 
@@ -124,26 +118,21 @@ impl Root {
     pub(crate) async fn remove(&self, key: &str, version: &Version) -> Result<Removed, StoreError> {
         let path = self.writable(Op::Delete, key)?;
         let tried = AtomicBool::new(false);
-        retry(
-            &self.0.retry,
-            key,
-            |kind| self.0.counters.on_retry(kind),
-            || async {
-                let first = !tried.swap(true, Ordering::Relaxed);
-                count(&self.0.counters.head, 1);
-                let head = self.0.store.head(&path);
-                match self.request(Op::Head, key, head).await {
-                    Err(object_store::Error::NotFound { .. }) if first => Ok(Removed::Before),
-                    Err(object_store::Error::NotFound { .. }) => Ok(Removed::Yes),
-                    Err(error) => Err(self.error(Op::Head, key, error)),
-                    Ok(meta) if !version.has_tag(meta.e_tag.as_deref()) => Ok(Removed::Moved),
-                    Ok(_) => {
-                        self.delete_once(key).await?;
-                        Ok(Removed::Yes)
-                    }
+        self.repeat(key, || async {
+            let first = !tried.swap(true, Ordering::Relaxed);
+            count(&self.0.counters.head, 1);
+            let head = self.0.store.head(&path);
+            match self.request(Op::Head, key, head).await {
+                Err(object_store::Error::NotFound { .. }) if first => Ok(Removed::Before),
+                Err(object_store::Error::NotFound { .. }) => Ok(Removed::Yes),
+                Err(error) => Err(self.error(Op::Head, key, error)),
+                Ok(meta) if !version.has_tag(meta.e_tag.as_deref()) => Ok(Removed::Moved),
+                Ok(_) => {
+                    self.delete_once(key).await?;
+                    Ok(Removed::Yes)
                 }
-            },
-        )
+            }
+        })
         .await
     }
 }

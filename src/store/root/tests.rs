@@ -18,6 +18,7 @@ mod faults;
 mod http;
 mod local;
 mod renewal;
+mod settle;
 
 fn options(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
