@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use tracing::{Instrument, Span};
 
 use crate::store::lease::{Held, LeaseError, Released, beat, give_back};
 use crate::store::retry::RetryPolicy;
@@ -102,7 +103,7 @@ impl BeatThread {
             .map_err(keeper_error)?;
         let (commands, inbox) = mpsc::unbounded_channel();
         // A failed beat is tried again here, where the clock is watched.
-        let patient = root.detached();
+        let patient = root.detached().unpaced();
         let keeper = Keeper {
             root: patient.with_retry(RetryPolicy::never()),
             patient,
@@ -110,10 +111,11 @@ impl BeatThread {
             pace,
             on_event: Box::new(on_event),
         };
+        let span = Span::current();
         let thread = std::thread::Builder::new()
             .name("lease-keeper".to_owned())
             .spawn(move || {
-                runtime.block_on(keeper.run(inbox));
+                runtime.block_on(keeper.run(inbox).instrument(span));
                 // A request that hangs must not hold up whoever joins this thread.
                 runtime.shutdown_background();
             })

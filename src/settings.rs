@@ -25,6 +25,8 @@ pub struct Settings {
     pub max_folds: usize,
     /// Columns written at once.
     pub max_writers: usize,
+    /// Requests under way at once.
+    pub max_requests: usize,
     /// Bytes of leaves in flight over all folds.
     pub memory_budget: u64,
     /// Encoded bytes fetched ahead for one fold.
@@ -82,6 +84,7 @@ struct SettingsFile {
     max_in_flight: Option<usize>,
     max_folds: Option<usize>,
     max_writers: Option<usize>,
+    max_requests: Option<usize>,
     memory_budget: Option<String>,
     read_window: Option<String>,
     abort_after: Option<u32>,
@@ -124,6 +127,7 @@ impl Settings {
             max_in_flight: at_least_one("max_in_flight", pick!(max_in_flight))?.min(MAX_SLOTS),
             max_folds: at_least_one("max_folds", pick!(max_folds))?.min(MAX_SLOTS),
             max_writers: at_least_one("max_writers", pick!(max_writers))?.min(MAX_SLOTS),
+            max_requests: at_least_one("max_requests", pick!(max_requests))?.min(MAX_SLOTS),
             memory_budget: size("memory_budget", pick!(memory_budget))?,
             read_window: size("read_window", pick!(read_window))?,
             abort_after: at_least_one("abort_after", pick!(abort_after))?,

@@ -70,7 +70,7 @@ async fn judge(upgrade: Upgrade, watchers: Watchers) -> Result<Admitted, Error> 
     }
     // Connections end with the runtime that opened them, and this one is the pass's own: a
     // client that outlives it must not be left with them.
-    let root = root.detached().with_retry(settings.retry.clone());
+    let root = watchers.at_work(&root.detached(), &settings);
     let manifest = Manifest::read(&root).await?;
     let windowed = manifest.is_windowed();
     let declaration = Declaration::parse(

@@ -12,10 +12,15 @@ use tracing::{Instrument, Span};
 
 use crate::budget::MemoryBudget;
 use crate::messages::{Event, Progress, Step};
+use crate::settings::Settings;
 use crate::store::Root;
+use crate::store::root::PaceChange;
 
 /// Target of the tracing events that carry progress, so that a log can leave them out.
 pub(crate) const PROGRESS: &str = "zagg_stream::progress";
+
+/// Target of the tracing events about how many requests the store takes.
+pub(crate) const REQUESTS: &str = "zagg_stream::requests";
 
 /// How often a step says where it is.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
@@ -37,6 +42,15 @@ impl Watchers {
         let _ = self.0.send(event);
     }
 
+    /// The root as a run works with it: under its settings, and telling when the store asks
+    /// for fewer requests.
+    pub(crate) fn at_work(&self, root: &Root, settings: &Settings) -> Root {
+        let watchers = self.clone();
+        let listener = move |change| watchers.announce(paced(change));
+        let root = root.with_retry(settings.retry.clone());
+        root.paced(settings.max_requests, listener)
+    }
+
     /// For one who must not keep the events flowing.
     pub(crate) fn downgrade(&self) -> WeakWatchers {
         WeakWatchers(self.0.downgrade())
@@ -45,6 +59,20 @@ impl Watchers {
     /// What happens from now on, until nobody is left to announce anything.
     pub(crate) fn stream(&self) -> impl Stream<Item = Event> + Send + use<> {
         stream_of(Some(self.0.subscribe()))
+    }
+}
+
+/// The event for a change of pace, which is logged, too.
+fn paced(change: PaceChange) -> Event {
+    match change {
+        PaceChange::Lowered { key, max_requests } => {
+            tracing::warn!(target: REQUESTS, key, max_requests, "the store asks for fewer requests");
+            Event::Throttled { key, max_requests }
+        }
+        PaceChange::Restored { max_requests } => {
+            tracing::info!(target: REQUESTS, max_requests, "the store keeps up again");
+            Event::Eased { max_requests }
+        }
     }
 }
 

@@ -13,9 +13,11 @@ use std::thread;
 use std::time::Duration;
 
 use common::binary::Zagg;
-use common::cases::{Case, Expected, Law};
+use common::cases::{Case, Law};
 use common::child::{Child, Task, work};
-use common::compare::{assert_expected, compare, compare_all, is_record};
+use common::compare::{
+    assert_expected, compare, compare_all, is_record, is_staged, without_sidecars,
+};
 use common::library::{LEASE, PROBE, settings, start_steps};
 use common::stores::TestStore;
 use common::times::iso_ago;
@@ -105,40 +107,6 @@ fn upgrade(store: &TestStore) -> Report {
         .block_on(upgraded)
 }
 
-/// What sets a store apart for good whose pass was killed between the stamp of an
-/// artifact and its sidecar: the artifact is complete, and the sidecar is only a cache.
-fn without_sidecar(expected: &Expected, store: &TestStore) -> Vec<String> {
-    let stamped = |artifact: &&str| {
-        let root = format!("{artifact}.zarr/zarr.json");
-        store.has(&root) && {
-            let root: Value = serde_json::from_slice(&store.read(&root)).unwrap();
-            root["attributes"]["morton_hive_commit"].is_object()
-        }
-    };
-    expected
-        .columns
-        .keys()
-        .filter_map(|key| key.strip_suffix(".zarr/zarr.json"))
-        .filter(stamped)
-        .map(|artifact| format!("{artifact}.stats.json"))
-        .filter(|sidecar| !store.has(sidecar))
-        .map(|sidecar| format!("missing: {sidecar}"))
-        .collect()
-}
-
-/// Whether this is what a disk keeps of a write that was under way: the client writes
-/// `name#1` and renames it when it is whole. It is no object, and no listing shows it. The
-/// next pass deletes those of what it writes anew, but a column that is complete, and what
-/// is no part of one, it leaves as it is.
-fn is_staged(key: &str) -> bool {
-    key.rsplit_once('#')
-        .is_some_and(|(object, number)| number.parse::<u64>().is_ok() && !is_of_a_column(object))
-}
-
-fn is_of_a_column(key: &str) -> bool {
-    key.contains(".pyramid.zarr/")
-}
-
 /// What a walk killed at.
 #[derive(Default)]
 struct Walk {
@@ -188,7 +156,7 @@ fn survives(case: &Case, task: &Task, store: &TestStore, walk: &Walk) -> bool {
         assert!(is_without_lease(&key), "{key} was written without a lease");
     }
     let expected = case.expected(Law::Boundary);
-    let mut left = without_sidecar(&expected, store);
+    let mut left = without_sidecars(&expected, &store.tree());
     let run = backfill(store).run().expect_code(0);
     let (written, current) = (run.number("/counts/written"), run.number("/counts/current"));
     assert_eq!(
@@ -304,7 +272,7 @@ fn upgrade_survives(case: &Case, task: &Task, keys: &Mutex<BTreeSet<String>>) ->
         assert!(is_without_lease(&key), "{key} was written without a lease");
     }
     let expected = case.upgraded(Law::Boundary);
-    let left = without_sidecar(&expected, &store);
+    let left = without_sidecars(&expected, &store.tree());
     let report = upgrade(&store);
     assert!(report.ladder.is_some_and(|ladder| ladder.finished));
     let mut tree = store.tree();

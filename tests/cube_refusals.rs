@@ -66,8 +66,10 @@ impl Pair {
     }
 
     async fn replace_bulk(&self) -> Result<Pushed, CubeError> {
-        let mut options = PushOptions::default();
-        options.replace_bulk = true;
+        let options = PushOptions {
+            replace_bulk: true,
+            ..PushOptions::default()
+        };
         self.push_with(options).await
     }
 

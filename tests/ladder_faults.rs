@@ -251,7 +251,7 @@ async fn a_sweep_that_meets_the_stamp_of_another_one_stops_once_and_stamps_nothi
 #[tokio::test]
 async fn an_artifact_that_fails_holds_up_what_is_coarser_and_the_lease() {
     let rules: [(FaultKind, fn() -> Rule); 3] = [
-        (FaultKind::CorruptLeaf, || Rule::on([Op::Get]).truncate(1)),
+        (FaultKind::CorruptLeaf, || Rule::on([Op::Get]).garble()),
         (FaultKind::Denied, || {
             Rule::on([Op::Get]).fail(Failure::Denied)
         }),

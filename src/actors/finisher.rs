@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use actix::{Actor, ActorFutureExt, Addr, AtomicResponse, Context, Handler, WrapFuture};
+use actix::{Actor, Addr, AtomicResponse, Context, Handler, WrapFuture};
+use tracing::{Instrument, Span};
 
 use super::lease_keeper::LeaseKeeper;
 use crate::error::AbortReason;
@@ -20,6 +21,8 @@ pub(crate) struct Finisher {
     work: Arc<LadderWork>,
     keeper: Addr<LeaseKeeper>,
     levels: BTreeMap<u8, LevelReport>,
+    /// Of the run.
+    span: Span,
 }
 
 impl Finisher {
@@ -36,6 +39,7 @@ impl Finisher {
             ladder,
             work,
             keeper,
+            span: Span::current(),
         }
     }
 }
@@ -85,9 +89,8 @@ impl Handler<Finish> for Finisher {
             }
             report
         };
-        AtomicResponse::new(Box::pin(
-            finished.into_actor(self).map(|report, _, _| report),
-        ))
+        let finished = finished.instrument(self.span.clone());
+        AtomicResponse::new(Box::pin(finished.into_actor(self)))
     }
 }
 

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use actix::{Actor, ActorFutureExt, AtomicResponse, Context, Handler, WrapFuture};
+use tracing::{Instrument, Span};
 
 use crate::error::AbortReason;
 use crate::lease::{BeatEvent, BeatThread, Pace};
@@ -20,6 +21,8 @@ const LEASE: &str = "zagg_stream::lease";
 pub(crate) struct LeaseKeeper {
     run: Arc<Run>,
     examiner: Examiner,
+    /// Of the run.
+    span: Span,
     state: State,
     /// What an operator should know of the store and of the lease.
     warnings: Vec<String>,
@@ -42,6 +45,7 @@ impl LeaseKeeper {
         Self {
             run,
             examiner,
+            span: Span::current(),
             state: State::NotAsked,
             warnings: Vec::new(),
         }
@@ -56,9 +60,9 @@ impl LeaseKeeper {
         self.warnings.extend(warning);
         let Acquired { held, claimed_from } = acquired;
         let (run, pace) = (self.run.clone(), Pace::for_ttl(held.ttl()));
-        let beats = BeatThread::spawn(&self.run.root, held.clone(), pace, move |event| {
-            on_beat(&run, pace, event);
-        });
+        let on_event = move |event| on_beat(&run, pace, event);
+        let spawn = || BeatThread::spawn(&self.run.root, held.clone(), pace, on_event);
+        let beats = self.span.in_scope(spawn);
         match beats {
             Ok(beats) => {
                 let next_beat_s = pace.every.as_secs();
@@ -149,6 +153,7 @@ impl Handler<Hold> for LeaseKeeper {
         }
         let (run, examiner) = (self.run.clone(), self.examiner.clone());
         let kept = async move { take(&run, &examiner).await }
+            .instrument(self.span.clone())
             .into_actor(self)
             .map(|taken, keeper, _| keeper.keep(taken));
         AtomicResponse::new(Box::pin(kept))
@@ -169,6 +174,7 @@ impl Handler<EndLease> for LeaseKeeper {
             }
             warnings
         };
+        let ended = ended.instrument(self.span.clone());
         AtomicResponse::new(Box::pin(ended.into_actor(self)))
     }
 }

@@ -147,6 +147,14 @@ fn figures(report: &Report) -> String {
         report.seconds,
         output::bytes(report.peak_in_flight_bytes),
     );
+    let asked = &report.requests;
+    if asked.throttled > 0 {
+        let _ = write!(text, "  throttled by the store {} times", asked.throttled);
+        if let Some(lowest) = asked.lowest_cap {
+            let _ = write!(text, ", down to {lowest} requests at once");
+        }
+        text.push('\n');
+    }
     text
 }
 

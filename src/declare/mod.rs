@@ -21,7 +21,7 @@ use crate::store::json::python_pretty;
 use crate::store::lease::DEFAULT_TTL_S;
 use crate::store::manifest::{MANIFEST_KEY, Manifest};
 use crate::store::records::Records;
-use crate::store::root::Replaced;
+use crate::store::root::{Expected, Settled};
 use crate::store::stamp::Stamp;
 use crate::store::{Root, lease, probe};
 use crate::time::{Clock, SystemClock};
@@ -275,9 +275,10 @@ impl Declare {
         let diff = summary::diff(manifest.pyramid(), &next.document);
         if next.is_due {
             let text = python_pretty(&Value::Object(next.document.clone()), 1);
-            match self.root.replace(MANIFEST_KEY, text, &now.version).await? {
-                Replaced::Yes => {}
-                Replaced::Moved => {
+            let seen = Expected::Writing(now.version);
+            match self.root.settle(MANIFEST_KEY, &text.into(), &seen).await? {
+                Settled::Written | Settled::Stood => {}
+                Settled::Moved => {
                     return Err(DeclareError::Raced {
                         root: self.root.url().to_owned(),
                     });

@@ -12,7 +12,7 @@ use crate::ladder::targets::LadderWork;
 use crate::pyramid::Level;
 use crate::report::LevelReport;
 use crate::store::manifest::{MANIFEST_KEY, Manifest};
-use crate::store::root::Replaced;
+use crate::store::root::{Expected, Settled};
 use crate::store::{Held, LeaseError, ManifestError, StoreError, json};
 
 /// Key of the coverage at the root.
@@ -127,9 +127,10 @@ impl Ladder {
             };
             held.ensure_fresh()?;
             let text = json::python_pretty(&Value::Object(document), json::ROOT_INDENT);
-            match root.replace(MANIFEST_KEY, text, &stored.version).await? {
-                Replaced::Yes => return Ok(true),
-                Replaced::Moved => {}
+            let seen = Expected::Writing(stored.version);
+            match root.settle(MANIFEST_KEY, &text.into(), &seen).await? {
+                Settled::Written | Settled::Stood => return Ok(true),
+                Settled::Moved => {}
             }
         }
         let what = "was rewritten again and again";

@@ -51,6 +51,18 @@ pub enum Event {
     },
     /// The lease was given back, or is known to be gone.
     LeaseReleased,
+    /// The store asks for fewer requests, which are made fewer.
+    Throttled {
+        /// Key of the object whose request said so.
+        key: String,
+        /// Requests at once from now on.
+        max_requests: usize,
+    },
+    /// The store keeps up again with as many requests as the settings allow.
+    Eased {
+        /// Requests at once from now on.
+        max_requests: usize,
+    },
     /// The column of a leaf, or an artifact of the ladder, was written.
     Written {
         /// Path below the root of the leaf, or of the ladder's artifact.

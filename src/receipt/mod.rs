@@ -212,7 +212,8 @@ impl Receipt {
         let key = format!("upgrade_{}_{}.json", crate::time::compact(at), self.run_id);
         let document = serde_json::to_value(self).unwrap_or_default();
         let text = json::python_pretty(&document, json::ROOT_INDENT);
-        match root.create(&key, text).await? {
+        let created = root.repeat(&key, || root.create(&key, text.clone()));
+        match created.await? {
             // The run's id is in the key, so what exists is of an earlier try.
             Created::Yes | Created::Exists => Ok(key),
         }

@@ -135,7 +135,7 @@ impl Retire {
         if self.delete {
             self.root.ensure_writable()?;
         }
-        self.root = self.root.with_retry(self.settings.retry.clone());
+        self.root = self.watchers.at_work(&self.root, &self.settings);
         let manifest = Manifest::read(&self.root).await?;
         let declaration = Declaration::parse(
             manifest.pyramid(),

@@ -14,13 +14,17 @@ use std::sync::Arc;
 
 use object_store::ObjectStore;
 use object_store::path::Path;
+use tracing::Instrument;
 
 use self::client::Origin;
 use self::journal::Journal;
+use self::pacing::Pacing;
 use self::tally::Counters;
 use super::retry::{Fault, RetryPolicy, retry};
+use crate::error::FaultKind;
 
 mod address;
+mod body;
 mod client;
 mod credentials;
 mod error;
@@ -29,6 +33,7 @@ mod journal;
 mod list;
 mod local;
 mod options;
+mod pacing;
 mod read;
 mod settle;
 mod tally;
@@ -39,6 +44,7 @@ pub(crate) use error::{Op, present};
 pub use error::{RootError, StoreError};
 pub use journal::Touched;
 pub(crate) use list::{Entry, Shallow};
+pub(crate) use pacing::Change as PaceChange;
 pub(crate) use read::{Version, Versioned};
 pub(crate) use settle::{Expected, Removed, Settled};
 pub use tally::Tally;
@@ -54,9 +60,10 @@ struct Inner {
     counters: Arc<Counters>,
     journal: Option<Arc<Journal>>,
     retry: RetryPolicy,
+    pacing: Arc<Pacing>,
 }
 
-/// The root of one store. Clones share the client and the tally.
+/// The root of one store. Clones share the client, the tally and the bound on requests.
 #[derive(Clone)]
 pub struct Root(Arc<Inner>);
 
@@ -85,6 +92,7 @@ impl Root {
             counters: Arc::default(),
             journal: None,
             retry: RetryPolicy::default(),
+            pacing: Arc::new(Pacing::unbounded()),
         }))
     }
 
@@ -120,6 +128,7 @@ impl Root {
             counters: Arc::default(),
             journal: None,
             retry: RetryPolicy::default(),
+            pacing: Arc::new(Pacing::unbounded()),
         })))
     }
 
@@ -127,6 +136,27 @@ impl Root {
     pub(crate) fn with_retry(&self, retry: RetryPolicy) -> Self {
         Self(Arc::new(Inner {
             retry,
+            ..Inner::clone(&self.0)
+        }))
+    }
+
+    /// The same root with at most `max_requests` requests under way at once, its own and its
+    /// clones'; fewer while the store asks for less, of which `listener` hears.
+    pub(crate) fn paced(
+        &self,
+        max_requests: usize,
+        listener: impl Fn(PaceChange) + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            pacing: Arc::new(Pacing::new(max_requests, Some(Arc::new(listener)))),
+            ..Inner::clone(&self.0)
+        }))
+    }
+
+    /// The same root with no bound on its requests, for whoever must not wait for others.
+    pub(crate) fn unpaced(&self) -> Self {
+        Self(Arc::new(Inner {
+            pacing: Arc::new(Pacing::unbounded()),
             ..Inner::clone(&self.0)
         }))
     }
@@ -198,7 +228,10 @@ impl Root {
 
     /// What was asked of this root and its clones so far.
     pub(crate) fn tally(&self) -> Tally {
-        self.0.counters.read()
+        Tally {
+            lowest_cap: self.0.pacing.least().map(|cap| cap as u64),
+            ..self.0.counters.read()
+        }
     }
 
     async fn attempt<T, Answer>(
@@ -215,11 +248,28 @@ impl Root {
             key,
             |kind| self.0.counters.on_retry(kind),
             || {
-                let answer = request();
+                let answer = self.request(op, key, request());
                 async move { answer.await.map_err(|error| self.error(op, key, error)) }
             },
         )
         .await
+    }
+
+    /// One request, when its turn has come.
+    async fn request<T>(
+        &self,
+        op: Op,
+        key: &str,
+        request: impl Future<Output = Result<T, object_store::Error>>,
+    ) -> Result<T, object_store::Error> {
+        let turn = self.0.pacing.turn().await;
+        let span = tracing::trace_span!("object", op = op.verb(), key);
+        let answer = request.instrument(span).await;
+        match &answer {
+            Err(error) if fault::classify(op, error) == FaultKind::Throttled => turn.throttled(key),
+            _ => turn.answered(),
+        }
+        answer
     }
 
     fn path(&self, op: Op, key: &str) -> Result<Path, StoreError> {

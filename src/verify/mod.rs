@@ -132,7 +132,7 @@ impl Verify {
     /// Whatever keeps it from being begun: no manifest, unreadable roots.
     pub async fn run(self) -> Result<Verification, Error> {
         let started = Instant::now();
-        let root = self.root.with_retry(self.settings.retry.clone());
+        let root = self.watchers.at_work(&self.root, &self.settings);
         let manifest = Manifest::read(&root).await?;
         let (templates, ladder) = match self.templates(&root, &manifest) {
             Ok(templates) => templates,

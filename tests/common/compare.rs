@@ -119,6 +119,36 @@ pub(crate) fn differences_but_when(before: &Tree, after: &Tree) -> Vec<String> {
     compare_all(&expected, after)
 }
 
+/// What sets a store apart for good whose run was stopped between the stamp of an artifact
+/// and its sidecar: the artifact is complete, and the sidecar is only a cache.
+pub(crate) fn without_sidecars(expected: &Expected, got: &Tree) -> Vec<String> {
+    let is_stamped = |artifact: &&str| {
+        let root = got.get(&format!("{artifact}.zarr/zarr.json"));
+        root.is_some_and(|root| {
+            let root: Value = serde_json::from_slice(root).unwrap();
+            root["attributes"]["morton_hive_commit"].is_object()
+        })
+    };
+    let artifacts = expected.columns.keys();
+    artifacts
+        .filter_map(|key| key.strip_suffix(".zarr/zarr.json"))
+        .filter(is_stamped)
+        .map(|artifact| format!("{artifact}.stats.json"))
+        .filter(|sidecar| !got.contains_key(sidecar))
+        .map(|sidecar| format!("missing: {sidecar}"))
+        .collect()
+}
+
+/// Whether this is what a disk keeps of a write that was under way: the client writes
+/// `name#1` and renames it when it is whole. It is no object, and no listing shows it. The
+/// next run deletes those of what it writes anew, but a column that is complete, and what
+/// is no part of one, it leaves as it is.
+pub(crate) fn is_staged(key: &str) -> bool {
+    let of_a_column = |key: &str| key.contains(".pyramid.zarr/");
+    key.rsplit_once('#')
+        .is_some_and(|(object, number)| number.parse::<u64>().is_ok() && !of_a_column(object))
+}
+
 fn compare_with(
     expected: &Expected,
     got: &Tree,

@@ -138,7 +138,7 @@ impl Op {
         )
     }
 
-    fn verb(self) -> &'static str {
+    pub(super) fn verb(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Head => "look up",

@@ -6,6 +6,7 @@ use object_store::path::Path;
 
 use super::tally::count;
 use super::{Op, Root, StoreError};
+use crate::error::FaultKind;
 
 /// One listed object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +73,9 @@ impl Root {
                     Err(error)?;
                 } else {
                     root.0.counters.on_retry(error.kind());
+                    if error.kind() == FaultKind::Throttled {
+                        root.0.pacing.turn().await.throttled(&prefix);
+                    }
                     tracing::warn!(key = prefix, error = %error, "listing broke off, going on");
                 }
             }

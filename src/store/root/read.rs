@@ -1,13 +1,17 @@
 //! Reads objects, whole or in ranges.
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::path::Path;
 use object_store::{
-    GetOptions, GetRange, OBJECT_STORE_COALESCE_DEFAULT, ObjectMeta, ObjectStoreExt,
-    coalesce_ranges,
+    GetRange, GetResult, GetResultPayload, OBJECT_STORE_COALESCE_DEFAULT, ObjectMeta,
+    ObjectStoreExt, coalesce_ranges,
 };
 
+use super::body::Body;
 use super::error::present;
 use super::tally::count;
 use super::{Op, Root, StoreError, fault};
@@ -163,26 +167,69 @@ impl Root {
         .await
     }
 
+    /// The metadata and the bytes of an object or a range of it. A body that breaks off is
+    /// gone on with where it broke, as long as the object is the same writing.
     async fn fetch(
         &self,
         key: &str,
         range: Option<GetRange>,
     ) -> Result<(ObjectMeta, Bytes), StoreError> {
         let path = self.path(Op::Read, key)?;
-        let (store, path, range) = (&self.0.store, &path, &range);
+        let arrived = Mutex::new(Body::new(range));
+        let (path, arrived) = (&path, &arrived);
         self.attempt(Op::Read, key, || async move {
-            count(&self.0.counters.get, 1);
-            let options = GetOptions {
-                range: range.clone(),
-                ..GetOptions::default()
-            };
-            let found = store.get_opts(path, options).await?;
-            let meta = found.meta.clone();
-            let bytes = found.bytes().await?;
-            count(&self.0.counters.bytes_read, bytes.len());
-            Ok((meta, bytes))
+            let lock = || arrived.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut body = lock().take();
+            let read = self.go_on(path, &mut body).await;
+            match read {
+                Ok(meta) => Ok((meta, body.join())),
+                Err(error) => {
+                    *lock() = body;
+                    Err(error)
+                }
+            }
         })
         .await
+    }
+
+    /// Reads what is missing of a body.
+    async fn go_on(&self, path: &Path, body: &mut Body) -> Result<ObjectMeta, object_store::Error> {
+        count(&self.0.counters.get, 1);
+        let found = match self.0.store.get_opts(path, body.options()).await {
+            Err(object_store::Error::Precondition { .. }) if body.has_begun() => {
+                // Another writing: nothing that arrived is of any use.
+                body.start_over();
+                count(&self.0.counters.get, 1);
+                self.0.store.get_opts(path, body.options()).await?
+            }
+            found => found?,
+        };
+        let meta = found.meta.clone();
+        body.expect(&found)?;
+        let read = self.read_into(body, found).await;
+        match body.check() {
+            // Whatever befell the connection after the last byte.
+            Ok(()) => Ok(meta),
+            Err(incomplete) => Err(read.err().unwrap_or(incomplete)),
+        }
+    }
+
+    async fn read_into(
+        &self,
+        body: &mut Body,
+        found: GetResult,
+    ) -> Result<(), object_store::Error> {
+        let is_stream = matches!(found.payload, GetResultPayload::Stream(_));
+        // A file is read at once, and is there or not.
+        let mut parts = match is_stream {
+            true => found.into_stream(),
+            false => stream::once(found.bytes()).boxed(),
+        };
+        while let Some(part) = parts.try_next().await? {
+            count(&self.0.counters.bytes_read, part.len());
+            body.push(part);
+        }
+        Ok(())
     }
 }
 

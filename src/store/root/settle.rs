@@ -97,12 +97,14 @@ impl Root {
     async fn create_after_a_look(&self, key: &str, bytes: &Bytes) -> Result<bool, StoreError> {
         let path = self.writable(Op::Create, key)?;
         count(&self.0.counters.head, 1);
-        match self.0.store.head(&path).await {
+        let head = self.0.store.head(&path);
+        match self.request(Op::Head, key, head).await {
             Err(object_store::Error::NotFound { .. }) => {}
             Ok(_) => return Ok(false),
             Err(error) => return Err(self.error(Op::Head, key, error)),
         }
-        self.put_once(&path, bytes, PutMode::Overwrite)
+        let put = self.put_once(&path, bytes, PutMode::Overwrite);
+        self.request(Op::Create, key, put)
             .await
             .map_err(|error| self.error(Op::Create, key, error))?;
         Ok(true)
@@ -119,7 +121,8 @@ impl Root {
         self.repeat(key, || async {
             let first = !tried.swap(true, Ordering::Relaxed);
             count(&self.0.counters.head, 1);
-            match self.0.store.head(&path).await {
+            let head = self.0.store.head(&path);
+            match self.request(Op::Head, key, head).await {
                 Err(object_store::Error::NotFound { .. }) if first => Ok(Removed::Before),
                 Err(object_store::Error::NotFound { .. }) => Ok(Removed::Yes),
                 Err(error) => Err(self.error(Op::Head, key, error)),

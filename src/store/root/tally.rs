@@ -27,6 +27,9 @@ pub struct Tally {
     pub throttled: u64,
     /// Requests tried again for any reason.
     pub retried: u64,
+    /// The fewest requests that were made at once because the store asked for less; `None`
+    /// when it never did.
+    pub lowest_cap: Option<u64>,
 }
 
 impl Tally {
@@ -73,6 +76,7 @@ impl Counters {
             bytes_written: read(&self.bytes_written),
             throttled: read(&self.throttled),
             retried: read(&self.retried),
+            lowest_cap: None,
         }
     }
 }

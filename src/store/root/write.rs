@@ -82,7 +82,9 @@ impl Root {
         bytes: impl Into<Bytes>,
     ) -> Result<Created, StoreError> {
         let path = self.writable(Op::Create, key)?;
-        match self.put_once(&path, &bytes.into(), PutMode::Create).await {
+        let bytes = bytes.into();
+        let put = self.put_once(&path, &bytes, PutMode::Create);
+        match self.request(Op::Create, key, put).await {
             Ok(()) => Ok(Created::Yes),
             // Stores answer 409 or 412, and a 409 may also be a race with another create.
             Err(
@@ -113,13 +115,15 @@ impl Root {
         }
         let path = self.writable(Op::Replace, key)?;
         count(&self.0.counters.head, 1);
-        match self.0.store.head(&path).await {
+        let head = self.0.store.head(&path);
+        match self.request(Op::Replace, key, head).await {
             Ok(meta) if meta.e_tag != version.e_tag => return Ok(Replaced::Moved),
             Ok(_) => {}
             Err(object_store::Error::NotFound { .. }) => return Ok(Replaced::Moved),
             Err(error) => return Err(self.error(Op::Replace, key, error)),
         }
-        self.put_once(&path, &bytes, PutMode::Overwrite)
+        let put = self.put_once(&path, &bytes, PutMode::Overwrite);
+        self.request(Op::Replace, key, put)
             .await
             .map_err(|error| self.error(Op::Replace, key, error))?;
         Ok(Replaced::Yes)
@@ -140,10 +144,9 @@ impl Root {
             e_tag: version.e_tag.clone(),
             version: version.version.clone(),
         };
-        match self
-            .put_once(&path, &bytes.into(), PutMode::Update(expected))
-            .await
-        {
+        let bytes = bytes.into();
+        let put = self.put_once(&path, &bytes, PutMode::Update(expected));
+        match self.request(Op::Replace, key, put).await {
             Ok(()) => Ok(Some(Replaced::Yes)),
             Err(
                 object_store::Error::Precondition { .. } | object_store::Error::NotFound { .. },

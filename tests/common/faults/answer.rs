@@ -12,10 +12,10 @@ use crate::common::dice::Dice;
 
 impl Fate {
     fn spoils_a_body(&self) -> bool {
-        self.truncated().is_some() || self.torn().is_some()
+        self.truncated().is_some() || self.torn().is_some() || self.garbled()
     }
 
-    /// The body of a read, cut short or torn.
+    /// The body of a read, cut short, torn or wrong.
     pub(super) async fn body(&self, result: GetResult) -> Result<GetResult> {
         if !self.spoils_a_body() {
             return Ok(result);
@@ -47,7 +47,11 @@ impl Fate {
     fn cut(&self, bytes: Bytes) -> Bytes {
         let limits = [self.truncated(), self.torn()];
         let limit = limits.into_iter().flatten().min().unwrap_or(usize::MAX);
-        bytes.slice(..bytes.len().min(limit))
+        let bytes = bytes.slice(..bytes.len().min(limit));
+        match self.garbled() {
+            true => bytes.iter().map(|byte| !byte).collect(),
+            false => bytes,
+        }
     }
 
     /// The entries of a listing, fewer or in another order.

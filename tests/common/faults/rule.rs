@@ -25,6 +25,8 @@ pub(crate) enum Effect {
     Panic,
     /// Its body ends early, as if that were all.
     Truncate(usize),
+    /// Every byte of its body is another.
+    Garble,
     /// Its body breaks off with an error.
     Tear(usize),
     /// It says so and never returns.
@@ -60,7 +62,7 @@ impl Effect {
     /// Whether it can befall a call of this class.
     fn befits(&self, op: Op) -> bool {
         match self {
-            Self::Truncate(_) | Self::Tear(_) => Op::READS.contains(&op),
+            Self::Truncate(_) | Self::Tear(_) | Self::Garble => Op::READS.contains(&op),
             Self::Lose(_) | Self::Reorder(_) => Op::LISTS.contains(&op),
             Self::Forget => Op::WRITES.contains(&op) && op != Op::PutMultipart,
             Self::Nothing | Self::Fail(_) | Self::Stall(_) | Self::Panic | Self::Park(_) => true,
@@ -71,7 +73,7 @@ impl Effect {
     pub(crate) fn is_of_the_answer(&self) -> bool {
         matches!(
             self,
-            Self::Truncate(_) | Self::Tear(_) | Self::Lose(_) | Self::Reorder(_)
+            Self::Truncate(_) | Self::Tear(_) | Self::Garble | Self::Lose(_) | Self::Reorder(_)
         )
     }
 }
@@ -195,6 +197,11 @@ impl Rule {
     /// A body, and each of several ranges, ends after `num_bytes`.
     pub(crate) fn truncate(self, num_bytes: usize) -> Self {
         self.effect(Effect::Truncate(num_bytes))
+    }
+
+    /// A body, and each of several ranges, is as long as it should be and wrong.
+    pub(crate) fn garble(self) -> Self {
+        self.effect(Effect::Garble)
     }
 
     /// A body breaks off with an error after `num_bytes`; several ranges fail.

@@ -103,6 +103,13 @@ impl Fate {
         limits.min()
     }
 
+    /// Whether a body is wrong.
+    pub(crate) fn garbled(&self) -> bool {
+        self.after
+            .iter()
+            .any(|effect| matches!(effect, Effect::Garble))
+    }
+
     /// After how many bytes a body breaks off.
     pub(crate) fn torn(&self) -> Option<usize> {
         let limits = self.after.iter().filter_map(|effect| match effect {

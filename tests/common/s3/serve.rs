@@ -135,7 +135,7 @@ async fn suffer(effect: &Effect) -> Verdict {
             tokio::time::sleep(*delay).await;
             Verdict::GoOn
         }
-        Effect::Panic | Effect::Park(_) | Effect::Lose(_) | Effect::Reorder(_) => {
+        Effect::Panic | Effect::Garble | Effect::Park(_) | Effect::Lose(_) | Effect::Reorder(_) => {
             panic!("only a `FaultStore` can do this")
         }
         Effect::Nothing | Effect::Truncate(_) | Effect::Tear(_) | Effect::Forget => Verdict::GoOn,
