@@ -67,7 +67,7 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
         4 => (key(), change).prop_map(|(key, change)| Edit::Change(key, change)),
         1 => (key(), key()).prop_map(|(from, to)| Edit::Grow(from, to)),
     ];
-    prop::collection::vec(edit, 0..6)
+    prop::collection::vec(edit, 1..4)
 }
 
 fn pick<'a>(index: &Index, keys: &[&'a str]) -> &'a str {
