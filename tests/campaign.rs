@@ -33,6 +33,9 @@ const VARIABLE: &str = "ZAGG_CAMPAIGN_SEEDS";
 /// Those that every change is held against.
 const SEEDS: Range<u64> = 0..100;
 
+/// Those that are played at a real server, which answers slowly.
+const SEEDS_AT_MOTO: Range<u64> = 0..6;
+
 /// Seeds played at once; each waits as much as it works.
 const PLAYERS: usize = 3;
 
@@ -43,9 +46,9 @@ async fn a_child_of_these_tests_stops_at_its_nth_write() {
     work().await;
 }
 
-fn seeds() -> Range<u64> {
+fn seeds(usual: Range<u64>) -> Range<u64> {
     let Ok(text) = std::env::var(VARIABLE) else {
-        return SEEDS;
+        return usual;
     };
     let range = text.split_once("..").and_then(|(first, end)| {
         let range = first.trim().parse().ok()?..end.trim().parse().ok()?;
@@ -54,9 +57,8 @@ fn seeds() -> Range<u64> {
     range.unwrap_or_else(|| panic!("{VARIABLE} is `{text}`, not a range such as 1000..2000"))
 }
 
-/// Plays a seed; how often a fault struck.
-async fn play(seed: u64) -> u64 {
-    let plan = Plan::of(seed);
+/// Plays what a seed stands for; how often a fault struck.
+async fn play(plan: Plan) -> u64 {
     let case = Case::load(plan.name);
     let expected = case.upgraded(plan.law);
     let stage = Stage::of(plan.place, &case.declared(plan.law)).await;
@@ -93,7 +95,15 @@ fn said(panic: &(dyn Any + Send)) -> String {
 
 #[test]
 fn once_the_faults_end_one_run_makes_a_store_what_it_must_be() {
-    let seeds = seeds();
+    campaign(seeds(SEEDS), Plan::of);
+}
+
+#[test]
+fn and_so_it_does_at_a_real_server() {
+    campaign(seeds(SEEDS_AT_MOTO), Plan::at_moto);
+}
+
+fn campaign(seeds: Range<u64>, plan: fn(u64) -> Plan) {
     let (next, struck, untouched) = (
         AtomicU64::new(seeds.start),
         AtomicU64::new(0),
@@ -108,7 +118,7 @@ fn once_the_faults_end_one_run_makes_a_store_what_it_must_be() {
                     if seed >= seeds.end {
                         break;
                     }
-                    match catch_unwind(AssertUnwindSafe(|| wait(play(seed)))) {
+                    match catch_unwind(AssertUnwindSafe(|| wait(play(plan(seed))))) {
                         Ok(0) => drop(untouched.fetch_add(1, Ordering::SeqCst)),
                         Ok(times) => drop(struck.fetch_add(times, Ordering::SeqCst)),
                         Err(panic) => failed.lock().unwrap().push((seed, said(&*panic))),

@@ -14,6 +14,9 @@ use crate::common::library::LEASE;
 /// Runs under faults, at most.
 const MAX_RUNS: u64 = 3;
 
+/// Cases of few objects.
+const SMALL: [&str; 3] = ["plain", "flux", "deep"];
+
 /// The latest write a run is cut off at.
 const LATEST_WRITE: u64 = 400;
 
@@ -29,6 +32,8 @@ pub(crate) enum Place {
     Disk,
     /// At an S3 server, which rewrites without conditions when `false`.
     S3 { rewrites: bool },
+    /// At the real S3 server, behind a wrapper that has the faults.
+    Moto,
 }
 
 /// How a run ends.
@@ -165,6 +170,20 @@ impl Plan {
             law,
             place,
             runs: (0..runs).map(|_| Run::of(&mut dice, place)).collect(),
+        }
+    }
+}
+
+impl Plan {
+    /// What this seed stands for at the real server: a small case, and one run under faults.
+    pub(crate) fn at_moto(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let place = Place::Moto;
+        Self {
+            name: *dice.pick(&SMALL),
+            law: *dice.pick(&Law::ALL),
+            place,
+            runs: vec![Run::of(&mut dice, place)],
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::common::cases::Law;
 use crate::common::child::{Child, Task};
 use crate::common::faults::{Failure, FaultStore, Op, Rule};
 use crate::common::library::{LEASE, in_memory, settings, tree_in};
+use crate::common::moto::Moto;
 use crate::common::s3::{Conditions, S3Server};
 use crate::common::stores::{TestStore, Tree};
 use crate::common::times::iso_ago;
@@ -30,6 +31,11 @@ pub(crate) enum Stage {
     Memory(Arc<InMemory>),
     Disk(TestStore),
     S3(S3Server, Bucket),
+    Moto {
+        bucket: Bucket,
+        /// For as long as the bucket is needed.
+        _server: Arc<Moto>,
+    },
 }
 
 /// What became of a run.
@@ -54,6 +60,17 @@ impl Stage {
                 let bucket = server.bucket("campaign", tree);
                 Self::S3(server, bucket)
             }
+            Place::Moto => {
+                static NEXT: AtomicU64 = AtomicU64::new(0);
+                let moto = Moto::shared();
+                let nth = NEXT.fetch_add(1, Ordering::SeqCst);
+                let bucket = moto.bucket(&format!("campaign-{nth}"));
+                bucket.put(tree).await;
+                Self::Moto {
+                    bucket,
+                    _server: moto,
+                }
+            }
         }
     }
 
@@ -63,6 +80,7 @@ impl Stage {
             Self::Memory(memory) => tree_in(&**memory).await,
             Self::Disk(disk) => disk.tree(),
             Self::S3(server, bucket) => server.tree(bucket),
+            Self::Moto { bucket, .. } => bucket.tree().await,
         }
     }
 
@@ -78,6 +96,7 @@ impl Stage {
                 server.follow(rules);
                 return bucket.root();
             }
+            Self::Moto { bucket, .. } => bucket.store(),
         };
         Root::new(Arc::new(FaultStore::new(inner, rules)), "memory://campaign")
     }
@@ -154,6 +173,7 @@ impl Stage {
                 server.follow([]);
                 bucket.store()
             }
+            Self::Moto { bucket, .. } => bucket.store(),
         };
         let key = Path::from(LEASE);
         match lease {
