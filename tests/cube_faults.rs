@@ -11,10 +11,11 @@ use common::cubes::Cubes;
 use common::faults::{Failure, FaultStore, Op, Rule};
 use common::library::{scripted, settings, tree_in};
 use common::stores::{TestStore, Tree, differences};
+use futures::StreamExt;
 use serde_json::Value;
 use std::sync::Arc;
-use zagg_stream::Root;
 use zagg_stream::cube::{Cube, Healed, PushOptions, Pushed};
+use zagg_stream::{Event, Root, Step};
 
 fn cube(store: &FaultStore) -> Cube {
     let root = Root::new(Arc::new(store.clone()), "memory://scripted");
@@ -61,6 +62,33 @@ fn assert_no_time_reads_as_fill(what: &str, tree: &Tree) {
             assert_eq!(tree.get(&copy), Some(bytes), "{what}: {copy}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_heal_tells_its_watchers_of_every_object() {
+    let cubes = Cubes::load();
+    let name = "missing_two_levels";
+    let store = scripted(&cubes.tree(name), []).await;
+    let cube = cube(&store);
+    let events = cube.events().collect::<Vec<_>>();
+    let healing = async {
+        let healed = cube.heal(false).await.unwrap();
+        drop(cube);
+        healed
+    };
+    let (events, healed) = tokio::join!(events, healing);
+    let stages = events.iter().filter_map(|event| match event {
+        Event::Progress(progress) if progress.step == Step::Cube => Some(progress),
+        _ => None,
+    });
+    // Each stage is told at its end at the least.
+    let ended = stages.filter(|stage| stage.done == stage.total);
+    let written: u64 = ended.map(|stage| stage.written).sum();
+    assert_eq!(
+        written,
+        (healed.added.len() + healed.rewritten.len()) as u64
+    );
+    assert!(written > 0);
 }
 
 #[tokio::test]

@@ -9,10 +9,14 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use futures::Stream;
+
 use crate::abort::AbortSignal;
+use crate::messages::Event;
 use crate::report::Ending;
 use crate::settings::Settings;
 use crate::store::Root;
+use crate::watch::Watchers;
 
 mod check;
 mod error;
@@ -57,6 +61,7 @@ pub struct Cube {
     root: Root,
     settings: Settings,
     stop: AbortSignal,
+    watchers: Watchers,
 }
 
 /// Stops what is being done to a cube between two objects. Cheap to clone.
@@ -101,6 +106,7 @@ impl Cube {
             root,
             settings: Settings::default(),
             stop: AbortSignal::new(),
+            watchers: Watchers::none(),
         }
     }
 
@@ -116,9 +122,18 @@ impl Cube {
         StopCube(self.stop.clone())
     }
 
+    /// What happens from now on, for as long as the cube is there: every stage of writing is
+    /// a [`Step::Cube`], whose pieces are objects. A watcher that is behind loses the oldest
+    /// events.
+    ///
+    /// [`Step::Cube`]: crate::Step::Cube
+    pub fn events(&self) -> impl Stream<Item = Event> + Send + use<> {
+        self.watchers.stream()
+    }
+
     fn start(&self) -> Started {
         Started {
-            root: self.root.with_retry(self.settings.retry.clone()),
+            root: self.watchers.at_work(&self.root, &self.settings),
             since: Instant::now(),
         }
     }
@@ -214,7 +229,7 @@ impl Cube {
         stands: &mut Vec<Stands>,
     ) -> Result<(), Halt> {
         let root = &started.root;
-        let writer = Writer::new(root, root, &self.settings, &self.stop);
+        let writer = Writer::new(self, root, root);
         writer
             .stage("time chunks", &plan.objects, |done| stands.push(done))
             .await?;

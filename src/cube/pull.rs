@@ -166,8 +166,7 @@ impl Pull<'_> {
         inventory: &mut Inventory,
         pulled: &mut Pulled,
     ) -> Result<(), Halt> {
-        let cube = self.cube;
-        let writer = Writer::new(&self.local, &self.started.root, &cube.settings, &cube.stop);
+        let writer = Writer::new(self.cube, &self.local, &self.started.root);
         let fetched = writer
             .stage("fetch", writes, |stands| {
                 if let Some(listed) = inventory.objects.get_mut(&stands.key) {

@@ -269,8 +269,8 @@ impl Push<'_> {
     }
 
     async fn carry_out(&self, inventory: &mut Inventory, pushed: &mut Pushed) -> Result<(), Halt> {
-        let (root, cube) = (&self.started.root, self.cube);
-        let writer = Writer::new(root, self.local, &cube.settings, &cube.stop);
+        let root = &self.started.root;
+        let writer = Writer::new(self.cube, root, self.local);
         for (stage, writes) in &self.plan.stages {
             let written = writer.stage(stage.name(), writes, |stands| {
                 let class = self.local_tree.class(&stands.key);

@@ -11,12 +11,13 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use futures::StreamExt;
 
+use super::Cube;
 use super::error::Halt;
-use crate::abort::AbortSignal;
 use crate::budget::MemoryBudget;
-use crate::settings::Settings;
+use crate::messages::Step;
 use crate::store::root::{Expected, Settled};
 use crate::store::{Root, StoreError};
+use crate::watch::Watched;
 
 /// The whole of an object is one block of its share of the budget.
 pub(crate) const WHOLE: u64 = 0;
@@ -71,23 +72,18 @@ pub(crate) struct Writer<'a> {
     from: &'a Root,
     at_once: usize,
     budget: MemoryBudget,
-    stop: &'a AbortSignal,
+    cube: &'a Cube,
 }
 
 impl<'a> Writer<'a> {
     /// A writer to `to`, of what it does not find in memory in `from`.
-    pub(crate) fn new(
-        to: &'a Root,
-        from: &'a Root,
-        settings: &Settings,
-        stop: &'a AbortSignal,
-    ) -> Self {
+    pub(crate) fn new(cube: &'a Cube, to: &'a Root, from: &'a Root) -> Self {
         Self {
             to,
             from,
-            at_once: settings.max_writers,
-            budget: MemoryBudget::new(settings.memory_budget),
-            stop,
+            at_once: cube.settings.max_writers,
+            budget: MemoryBudget::new(cube.settings.memory_budget),
+            cube,
         }
     }
 
@@ -99,21 +95,42 @@ impl<'a> Writer<'a> {
         &self,
         name: &'static str,
         writes: &[Write],
-        mut stands: impl FnMut(Stands),
+        stands: impl FnMut(Stands),
     ) -> Result<(), Halt> {
         if writes.is_empty() {
             return Ok(());
         }
         tracing::info!(stage = name, objects = writes.len(), "writing");
+        let watchers = self.cube.watchers.clone();
+        let watched = Watched::new(Step::Cube, watchers, self.to, writes.len() as u64);
+        let watched = watched.budget(&self.budget);
+        watched
+            .during(self.write_all(writes, &watched, stands))
+            .await
+    }
+
+    async fn write_all(
+        &self,
+        writes: &[Write],
+        watched: &Watched,
+        mut stands: impl FnMut(Stands),
+    ) -> Result<(), Halt> {
         let (halted, fault) = (AtomicBool::new(false), Mutex::new(None));
         let mut under_way = futures::stream::iter(writes)
             .map(|write| async {
                 if halted.load(Ordering::Relaxed) {
                     return None;
                 }
+                let _piece = watched.piece();
                 match self.write(write).await {
-                    Ok(done) => Some(done),
+                    Ok(done) => {
+                        if done.written {
+                            watched.wrote();
+                        }
+                        Some(done)
+                    }
                     Err(halt) => {
+                        watched.failed();
                         halted.store(true, Ordering::Relaxed);
                         let mut fault = fault.lock().unwrap_or_else(PoisonError::into_inner);
                         fault.get_or_insert(halt);
@@ -133,7 +150,7 @@ impl<'a> Writer<'a> {
     }
 
     async fn write(&self, write: &Write) -> Result<Stands, Halt> {
-        if self.stop.is_raised() {
+        if self.cube.stop.is_raised() {
             return Err(Halt::Stopped);
         }
         let key = &write.key;

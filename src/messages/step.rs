@@ -21,6 +21,8 @@ pub enum Step {
     Retire,
     /// The receipt is written.
     Receipt,
+    /// Objects of a cube are written; each stage of a heal, a pull or a push is one.
+    Cube,
 }
 
 impl Step {
@@ -35,6 +37,7 @@ impl Step {
             Self::Verify => "verify",
             Self::Retire => "retire",
             Self::Receipt => "receipt",
+            Self::Cube => "cube",
         }
     }
 }
