@@ -112,6 +112,39 @@ fn every_case_is_upgraded_at_a_real_server() {
     });
 }
 
+#[test]
+fn an_idle_pass_reads_two_objects_of_a_leaf_and_lists_it_once() {
+    /// Requests about the root: manifest, lease, records, status, and their listings.
+    const OF_THE_ROOT: [u64; 2] = [6, 3];
+    for name in ["strata", "deep"] {
+        let case = Case::load(name);
+        let moto = Moto::shared();
+        let bucket = moto.bucket(&format!("idle-{name}"));
+        wait(bucket.put(&case.declared(Law::Boundary)));
+        let leaves = u64::try_from(case.leaves().len()).unwrap();
+        let backfill = || bucket.command("backfill").run().expect_code(0);
+        assert_eq!(backfill().number("/counts/written"), leaves, "{name}");
+        let idle = backfill();
+        assert_eq!(idle.number("/counts/current"), leaves, "{name}");
+        let asked = |class: &str| idle.number(&format!("/requests/{class}"));
+        assert_eq!(
+            [asked("put"), asked("delete"), asked("head")],
+            [0; 3],
+            "{name}"
+        );
+        assert!(
+            asked("get") <= 2 * leaves + OF_THE_ROOT[0],
+            "{name}: {}",
+            asked("get")
+        );
+        assert!(
+            asked("list") <= leaves + OF_THE_ROOT[1],
+            "{name}: {}",
+            asked("list")
+        );
+    }
+}
+
 /// A bad day on the wire, on which nothing is lost for good. What is tried once, rewriting
 /// the manifest and giving the lease back, is spared: a fault there is the operator's to see.
 fn bad_day(seed: u64) -> [Rule; 4] {
