@@ -17,7 +17,7 @@ use crate::store::{ExamineError, LeaseError, ManifestError, RecordError, RootErr
 use crate::work::UnknownShard;
 
 /// What kind of fault an error is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum FaultKind {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::error::FaultKind;
 
 /// Requests made and bytes moved so far, retries included.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// GET requests, one per merged range.
     pub get: u64,
