@@ -229,9 +229,14 @@ impl Handler<WorkEnded> for Supervisor {
     type Result = ();
 
     fn handle(&mut self, ended: WorkEnded, ctx: &mut Context<Self>) {
+        let WorkEnded {
+            path,
+            outcome,
+            supervisor: _reachable,
+        } = ended;
         self.ended += 1;
         self.watched.end();
-        self.count(ended.path, ended.outcome, ctx);
+        self.count(path, outcome, ctx);
         self.end_if_done(ctx);
     }
 }

@@ -1,7 +1,8 @@
 //! Any stage → Supervisor: how the work on one leaf, or one level's artifact, ended.
 
-use actix::Message;
+use actix::{Addr, Message};
 
+use crate::actors::Supervisor;
 use crate::error::LeafFault;
 use crate::report::StageSeconds;
 
@@ -105,4 +106,7 @@ pub(crate) struct WorkEnded {
     /// Path below the root of what was worked on.
     pub path: String,
     pub outcome: Outcome,
+    /// An actor stops once nobody has its address, also with mail unread; so mail that is
+    /// the last of its sender carries the address.
+    pub supervisor: Addr<Supervisor>,
 }

@@ -54,10 +54,12 @@ impl<W: fmt::Display> Ticket<W> {
     /// places in flight.
     fn report(&mut self, outcome: Outcome) {
         if let Some(supervisor) = self.supervisor.take() {
-            supervisor.do_send(WorkEnded {
+            let ended = WorkEnded {
                 path: self.work.to_string(),
                 outcome,
-            });
+                supervisor: supervisor.clone(),
+            };
+            supervisor.do_send(ended);
         }
     }
 }
