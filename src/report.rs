@@ -79,6 +79,25 @@ pub struct Counts {
     pub planned: u64,
 }
 
+impl Counts {
+    /// Whether leaves failed and no other one came to a good end.
+    pub(crate) fn nothing_worked(&self) -> bool {
+        self.failed > 0 && self.written + self.current + self.planned == 0
+    }
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.written += other.written;
+        self.current += other.current;
+        self.empty += other.empty;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+        self.not_attempted += other.not_attempted;
+        self.planned += other.planned;
+    }
+}
+
 /// How far a step had come when it was stopped. What is under way then is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -130,6 +149,12 @@ impl Verdicts {
 
     pub(crate) fn count(&mut self, reason: Reason) {
         *self.0.entry(reason).or_default() += 1;
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (reason, count) in &other.0 {
+            *self.0.entry(*reason).or_default() += count;
+        }
     }
 }
 
@@ -193,6 +218,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// Counts a failure, and names it while there are not too many.
     pub(crate) fn push_failure(&mut self, failure: FailedLeaf) {
         self.counts.failed += 1;
         if self.failed_leaves.len() < MAX_NAMED_FAILURES {
@@ -232,6 +258,14 @@ impl LevelReport {
             bytes_written: 0,
             source_children: SourceChildren::default(),
         }
+    }
+
+    /// Adds what became of the same level elsewhere.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.written += other.written;
+        self.current += other.current;
+        self.bytes_written += other.bytes_written;
+        self.source_children += other.source_children;
     }
 }
 

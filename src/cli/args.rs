@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use super::fleet::FleetArgs;
+use super::worker::WorkerArgs;
 use crate::kernels::plan::FoldLaw;
 use crate::settings::parse_size;
 
@@ -78,6 +80,11 @@ pub(super) enum Command {
     /// Example: zagg-stream cube check s3://bucket/cubes/30TWM.zarr
     #[command(subcommand)]
     Cube(CubeCommand),
+    /// Work on one part of a run that `upgrade --fleet` coordinates, as an array of a
+    /// scheduler has it do.
+    ///
+    /// Example: zagg-stream worker --run s3://bucket/product/.zagg-stream/fleet-ID/columns --part 0
+    Worker(WorkerArgs),
     /// Write a small real store to try an upgrade on.
     ///
     /// Example: zagg-stream demo /tmp/demo --leaves 4
@@ -152,8 +159,10 @@ pub(super) struct UpgradeArgs {
     pub run: RunArgs,
     #[command(flatten)]
     pub ladder: LadderArgs,
+    #[command(flatten)]
+    pub fleet: FleetArgs,
     /// Write at most this many columns, then stop; run again for more.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "fleet")]
     pub max_leaves: Option<u64>,
     /// Delete what the earlier pyramid left behind, once the store is verified. It is not
     /// brought back.

@@ -4,6 +4,7 @@ mod args;
 mod cube;
 mod declare;
 mod demo;
+mod fleet;
 mod lease;
 mod output;
 mod pass;
@@ -14,6 +15,7 @@ mod signals;
 mod summary;
 mod upgrade;
 mod verify;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -46,6 +48,7 @@ pub fn run() -> ExitCode {
             Command::Lease(command) => lease::run(command).await,
             Command::Cube(command) => cube::run(command).await,
             Command::Demo(options) => demo::run(options).await,
+            Command::Worker(options) => worker::run(options).await,
         }
     })
 }
