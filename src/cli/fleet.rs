@@ -118,13 +118,22 @@ impl FleetArgs {
         let Some(run_dir) = &self.run_dir else {
             return Ok(Some(fleet));
         };
-        if !run_dir.contains("://") {
-            std::fs::create_dir_all(Path::new(run_dir))
-                .map_err(|error| format!("--run-dir `{run_dir}` cannot be made: {error}"))?;
-        }
+        make_run_dir(run_dir)?;
         let root = open_run_dir(run_dir).map_err(|error| error.to_string())?;
         Ok(Some(fleet.run_dir(root)))
     }
+}
+
+/// Makes a run directory, if it is one of this machine and not there yet.
+///
+/// # Errors
+/// A sentence saying why it cannot be made.
+pub(super) fn make_run_dir(address: &str) -> Result<(), String> {
+    if address.contains("://") {
+        return Ok(());
+    }
+    std::fs::create_dir_all(Path::new(address))
+        .map_err(|error| format!("the run directory `{address}` cannot be made: {error}"))
 }
 
 /// Opens a run directory with the credentials of the environment.

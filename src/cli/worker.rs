@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
 
-use super::fleet::open_run_dir;
+use super::fleet::{make_run_dir, open_run_dir};
 use super::{output, signals};
 use crate::fleet::{Assignment, WorkerError, index_of_worker, stay};
 use crate::report::{Ending, Report};
@@ -38,6 +38,10 @@ pub(super) async fn run(args: WorkerArgs) -> ExitCode {
         Ok(index) => index,
         Err(error) => return output::usage(&error.to_string()),
     };
+    // A worker that stays may be there before the run.
+    if let (true, Err(error)) = (args.follow, make_run_dir(&args.run)) {
+        return output::usage(&error);
+    }
     let ended = match args.follow {
         true => follow(&args, index).await,
         false => one(&args, index).await,

@@ -8,8 +8,10 @@ use super::plan::Plan;
 use crate::error::FaultKind;
 use crate::kernels::words::WordError;
 use crate::store::examine::SCRATCH;
+use crate::store::lease::{self, LeaseError};
 use crate::store::root::Entry;
 use crate::store::{Root, StoreError};
+use crate::time::SystemClock;
 use crate::work::{ShardWork, WorkSet};
 
 /// Key of the plan of an array.
@@ -100,6 +102,18 @@ impl ArrayDir {
     /// The root of the lease of a part.
     pub(super) fn lease(&self, part: u32) -> Root {
         self.0.below(&format!("leases/{part:05}"))
+    }
+
+    /// Gives a part back whose worker is gone.
+    ///
+    /// # Errors
+    /// Failed requests.
+    pub(super) async fn free(&self, part: u32) -> Result<(), LeaseError> {
+        let root = self.lease(part);
+        if let Some(worker) = lease::show(&root).await?.holder() {
+            lease::release(&root, &worker, &SystemClock::new()).await?;
+        }
+        Ok(())
     }
 
     /// The last report of a part.

@@ -74,7 +74,7 @@ pub(super) struct Known {
 pub(super) enum Workers {
     Local(Local),
     Slurm(Slurm),
-    Manual { parts: usize },
+    Manual,
 }
 
 impl Workers {
@@ -82,7 +82,7 @@ impl Workers {
         match engine {
             Engine::Local => Self::Local(Local::new(tasks)),
             Engine::Slurm(options) => Self::Slurm(Slurm::new(options.clone(), tasks)),
-            Engine::Manual => Self::Manual { parts: 0 },
+            Engine::Manual => Self::Manual,
         }
     }
 
@@ -94,7 +94,8 @@ impl Workers {
         match self {
             Self::Local(local) => local.submit(parts),
             Self::Slurm(slurm) => slurm.submit(parts).await?,
-            Self::Manual { parts: waiting } => *waiting += parts.len(),
+            // Whoever is there takes what has no worker.
+            Self::Manual => {}
         }
         Ok(())
     }
@@ -107,10 +108,7 @@ impl Workers {
         match self {
             Self::Local(local) => local.look().await,
             Self::Slurm(slurm) => Ok(slurm.look().await),
-            Self::Manual { parts } => Ok(Known {
-                alive: *parts,
-                ended: BTreeMap::new(),
-            }),
+            Self::Manual => Ok(Known::default()),
         }
     }
 
@@ -121,7 +119,7 @@ impl Workers {
             Self::Local(local) => local.stop(),
             Self::Slurm(slurm) => slurm.stop().await,
             // They see that the lease is given back.
-            Self::Manual { parts } => *parts = 0,
+            Self::Manual => {}
         }
     }
 
@@ -130,7 +128,7 @@ impl Workers {
         match self {
             Self::Local(local) => local.kill().await,
             Self::Slurm(slurm) => slurm.kill().await,
-            Self::Manual { .. } => {}
+            Self::Manual => {}
         }
     }
 }

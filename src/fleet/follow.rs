@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::directory::{ArrayDir, DirectoryError};
 use super::engine::{EngineError, Workers};
-use super::merge::Merged;
+use super::merge::{Carried, Merged, Told};
 use super::part_report::{PartEnded, PartReport};
 use super::plan::Part;
 use crate::error::{AbortReason, FaultKind};
@@ -50,12 +50,20 @@ struct Followed {
     lost: u32,
     /// Pieces that were done when a try ended last.
     done_before: u64,
+    carried: Carried,
     is_over: bool,
 }
 
 impl Followed {
     fn ended(&self) -> Option<&PartEnded> {
         self.last.as_ref()?.ended.as_ref()
+    }
+
+    fn told(&self) -> Told<'_> {
+        Told {
+            last: self.last.as_ref(),
+            carried: &self.carried,
+        }
     }
 
     fn is_at_work(&self) -> bool {
@@ -101,10 +109,13 @@ impl Follow<'_> {
                     self.workers.stop().await;
                     stopped = Some(Instant::now());
                 }
-                None => self.workers.submit(&again).await?,
+                None => {
+                    self.free(&again).await;
+                    self.workers.submit(&again).await?;
+                }
                 Some(since) if known.alive == 0 || since.elapsed() >= GRACE => {
                     self.workers.kill().await;
-                    self.leave_rest(&parts, &mut merged);
+                    self.leave_rest(&mut parts, &mut merged);
                     return Ok(merged);
                 }
                 Some(_) => {}
@@ -147,11 +158,9 @@ impl Follow<'_> {
                 });
             }
             if ended.is_final() {
-                merged.add(ended);
-                for (leaf, stamp) in std::mem::take(&mut ended.stamps) {
-                    self.run.note_stamp(leaf, stamp);
-                }
-                self.run.root.note(std::mem::take(&mut ended.touched));
+                part.carried.leave_out(&mut ended.report);
+                merged.add(&ended.report);
+                self.note(ended);
                 part.is_over = true;
             }
         }
@@ -172,18 +181,18 @@ impl Follow<'_> {
             if part.is_over {
                 continue;
             }
-            let last = part.last.as_ref();
             let why = match part.ended().and_then(|ended| ended.report.error.clone()) {
                 Some(error) => error,
                 None => words,
             };
-            let done = last.map_or(0, |last| last.so_far.done);
+            let done = part.last.as_ref().map_or(0, |last| last.so_far.done);
             // One that was asked to end, as at its time limit, and got on is no loss.
             part.lost += u32::from(done <= part.done_before);
             part.done_before = part.done_before.max(done);
+            self.carry(part, merged);
             if part.lost >= super::MAX_TRIES {
                 tracing::error!(part = index, why, "part lost for good");
-                merged.lose(index, &self.parts[index as usize], last, &why);
+                merged.lose(index, &self.parts[index as usize], part.told(), &why);
                 part.is_over = true;
             } else {
                 tracing::warn!(part = index, why, "part ended early, it is done again");
@@ -193,20 +202,49 @@ impl Follow<'_> {
         again
     }
 
-    fn leave_rest(&self, parts: &[Followed], merged: &mut Merged) {
-        for (part, plan) in parts.iter().zip(self.parts) {
+    /// Takes the account of a try that ended early, as far as something was written.
+    fn carry(&self, part: &mut Followed, merged: &mut Merged) {
+        let Some(last) = part.last.as_mut() else {
+            return;
+        };
+        let Some(ended) = last.ended.as_mut() else {
+            return;
+        };
+        part.carried.note(&mut ended.report);
+        merged.add(&ended.report);
+        self.note(ended);
+        last.so_far.done -= last.so_far.written.min(last.so_far.done);
+        last.so_far.written = 0;
+    }
+
+    /// Gives back the parts whose workers are known to be gone, so that the next ones need
+    /// not wait for their ttl.
+    async fn free(&self, parts: &[u32]) {
+        for part in parts {
+            if let Err(error) = self.array.free(*part).await {
+                tracing::warn!(part, %error, "the part is free only once its ttl is over");
+            }
+        }
+    }
+
+    fn leave_rest(&self, parts: &mut [Followed], merged: &mut Merged) {
+        for (part, plan) in parts.iter_mut().zip(self.parts) {
             if part.is_over {
                 continue;
             }
-            merged.leave(plan, part.last.as_ref());
-            let ended = part.ended();
-            for (leaf, stamp) in ended.map(|ended| ended.stamps.clone()).unwrap_or_default() {
-                self.run.note_stamp(leaf, stamp);
+            merged.leave(plan, part.told());
+            if let Some(ended) = part.last.as_mut().and_then(|last| last.ended.as_mut()) {
+                self.note(ended);
             }
-            self.run
-                .root
-                .note(ended.map(|ended| ended.touched.clone()).unwrap_or_default());
         }
+    }
+
+    /// Takes note of what a worker did to the store.
+    fn note(&self, ended: &mut PartEnded) {
+        for (leaf, stamp) in std::mem::take(&mut ended.stamps) {
+            self.run.note_stamp(leaf, stamp);
+        }
+        self.run.root.note(std::mem::take(&mut ended.touched));
     }
 
     /// Says how far all of them are, and who has the longest to go.

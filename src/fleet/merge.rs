@@ -1,10 +1,66 @@
 //! One account of many parts.
 
-use super::part_report::{PartEnded, PartReport};
+use std::collections::BTreeMap;
+
+use super::part_report::PartReport;
 use super::plan::Part;
 use crate::error::FaultKind;
-use crate::report::{Counts, FailedLeaf, LevelReport, Tally};
+use crate::ladder::generation::SourceChildren;
+use crate::report::{Counts, FailedLeaf, LevelReport, Report, Tally};
 use crate::store::Tally as Requests;
+use crate::watch::Elsewhere;
+
+/// What tries of a part wrote that ended early. The next try finds it current.
+#[derive(Debug, Default)]
+pub(super) struct Carried {
+    written: u64,
+    /// By the order of the level.
+    levels: BTreeMap<u8, u64>,
+}
+
+impl Carried {
+    /// Takes note of a try that ended early, of whose account only what was written is left.
+    pub(super) fn note(&mut self, report: &mut Report) {
+        self.written += report.counts.written;
+        report.counts = written_of(report.counts);
+        report.failed_leaves.clear();
+        let Some(ladder) = &mut report.ladder else {
+            return;
+        };
+        self.written += ladder.counts.written;
+        ladder.counts = written_of(ladder.counts);
+        ladder.failed.clear();
+        for level in &mut ladder.levels {
+            *self.levels.entry(level.order).or_default() += level.written;
+            level.current = 0;
+            level.source_children = SourceChildren::default();
+        }
+    }
+
+    /// Leaves out of the account of the last try what it found current of earlier ones.
+    pub(super) fn leave_out(&self, report: &mut Report) {
+        let counts = match &mut report.ladder {
+            Some(ladder) => &mut ladder.counts,
+            None => &mut report.counts,
+        };
+        counts.current = counts.current.saturating_sub(self.written);
+        let levels = report
+            .ladder
+            .iter_mut()
+            .flat_map(|ladder| &mut ladder.levels);
+        for level in levels {
+            let carried = self.levels.get(&level.order).copied().unwrap_or(0);
+            level.current = level.current.saturating_sub(carried);
+        }
+    }
+}
+
+fn written_of(counts: Counts) -> Counts {
+    Counts {
+        written: counts.written,
+        ..Counts::default()
+    }
+}
 
 /// The parts of an array together.
 #[derive(Debug, Default)]
@@ -60,8 +116,7 @@ impl Merged {
     }
 
     /// Adds a part that ended with an account of its own.
-    pub(super) fn add(&mut self, ended: &PartEnded) {
-        let report = &ended.report;
+    pub(super) fn add(&mut self, report: &Report) {
         let (counts, verdicts, failed, bytes, stages) = match &report.ladder {
             Some(ladder) => (
                 &ladder.counts,
@@ -93,14 +148,12 @@ impl Merged {
 
     /// Counts a part whose tries are used up: what its last report tells, and the rest as
     /// failed.
-    pub(super) fn lose(&mut self, index: u32, part: &Part, last: Option<&PartReport>, why: &str) {
-        let so_far = last.map(|report| report.so_far).unwrap_or_default();
-        let rest = part.pieces.saturating_sub(so_far.done).max(1);
+    pub(super) fn lose(&mut self, index: u32, part: &Part, told: Told<'_>, why: &str) {
+        let so_far = told.so_far();
+        let rest = told.left_of(part).max(1);
         self.tally.counts += Counts {
-            written: so_far.written,
-            current: (so_far.done).saturating_sub(so_far.written + so_far.failed),
             failed: so_far.failed + rest - 1,
-            ..Counts::default()
+            ..told.counts()
         };
         let (first, last) = (&part.first, &part.last);
         self.tally.push_failure(FailedLeaf {
@@ -115,14 +168,40 @@ impl Merged {
     }
 
     /// Counts a part that was not finished because the run is stopping.
-    pub(super) fn leave(&mut self, part: &Part, last: Option<&PartReport>) {
-        let so_far = last.map(|report| report.so_far).unwrap_or_default();
+    pub(super) fn leave(&mut self, part: &Part, told: Told<'_>) {
         self.tally.counts += Counts {
+            not_attempted: told.left_of(part),
+            ..told.counts()
+        };
+    }
+}
+
+/// What is known of a part without a last word.
+#[derive(Clone, Copy)]
+pub(super) struct Told<'a> {
+    /// The report of its latest try.
+    pub last: Option<&'a PartReport>,
+    /// What was taken from that and earlier ones already.
+    pub carried: &'a Carried,
+}
+
+impl Told<'_> {
+    fn so_far(&self) -> Elsewhere {
+        self.last.map(|report| report.so_far).unwrap_or_default()
+    }
+
+    fn counts(&self) -> Counts {
+        let so_far = self.so_far();
+        Counts {
             written: so_far.written,
             current: (so_far.done).saturating_sub(so_far.written + so_far.failed),
             failed: so_far.failed,
-            not_attempted: part.pieces.saturating_sub(so_far.done),
             ..Counts::default()
-        };
+        }
+    }
+
+    fn left_of(&self, part: &Part) -> u64 {
+        let ended = self.so_far().done + self.carried.written;
+        part.pieces.saturating_sub(ended)
     }
 }

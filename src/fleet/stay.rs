@@ -55,7 +55,7 @@ pub async fn stay(
             }
             None => {}
         }
-        if all.outcome == Ending::Interrupted {
+        if matches!(all.outcome, Ending::Aborted | Ending::Interrupted) {
             return Ok(all);
         }
         tokio::select! {

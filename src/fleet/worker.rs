@@ -1,5 +1,6 @@
 //! One worker of a fleet, at one part.
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::pin::pin;
@@ -22,10 +23,10 @@ use crate::pyramid::Declaration;
 use crate::report::{Ending, Report};
 use crate::run::{Run, Stopper};
 use crate::steps::{self, Admitted};
-use crate::store::Root;
 use crate::store::lease::{self, Acquired, Claim, Held, LeaseError, Membership, Standing};
 use crate::store::manifest::Manifest;
 use crate::store::template::ColumnTemplate;
+use crate::store::{Root, Touched};
 use crate::time::SystemClock;
 use crate::upgrade::{Steps, on_own_threads};
 use crate::watch::{Elsewhere, Watchers};
@@ -247,6 +248,53 @@ impl Worker {
 
     /// The report; `None` when the part is done already, or taken.
     async fn work(self, patience: Patience) -> Result<Option<Report>, WorkerError> {
+        let worked = self.try_work(patience).await;
+        if let Err(WorkerError::Run(error)) = &worked {
+            self.leave_word(error).await;
+        }
+        worked
+    }
+
+    /// Tells the coordinator of a fault of the store that kept the part from being begun: it
+    /// concerns every worker.
+    async fn leave_word(&self, error: &Error) {
+        let kind = error.kind();
+        if !kind.is_store_wide() || self.is_done().await.unwrap_or(true) {
+            return;
+        }
+        let ended = PartEnded {
+            report: Report::refused(&self.plan.root, &self.plan.settings, Ending::Aborted, error),
+            store_wide: Some(StoreWide {
+                kind,
+                error: error.to_string(),
+                credentials_end: self.root.credentials_end(),
+            }),
+            stamps: BTreeMap::new(),
+            touched: Touched::default(),
+        };
+        let report = self.report(Elsewhere::default(), 0.0, Some(ended));
+        let written = match serde_json::to_vec(&report) {
+            Ok(bytes) => self.array.root().put(&report_key(self.part), bytes).await,
+            Err(error) => return tracing::error!(%error, "the report is no JSON"),
+        };
+        if let Err(error) = written {
+            tracing::warn!(%error, "the coordinator could not be told");
+        }
+    }
+
+    fn report(&self, so_far: Elsewhere, seconds: f64, ended: Option<PartEnded>) -> PartReport {
+        PartReport {
+            run_id: self.plan.run_id.clone(),
+            part: self.part,
+            worker: self.name.clone(),
+            so_far,
+            total: self.plan.parts[self.part as usize].pieces,
+            seconds,
+            ended,
+        }
+    }
+
+    async fn try_work(&self, patience: Patience) -> Result<Option<Report>, WorkerError> {
         let manifest = Manifest::read(&self.root).await.map_err(Error::from)?;
         if declaration_hash(&manifest) != self.plan.declaration_hash {
             return Err(WorkerError::Declaration {
@@ -482,15 +530,8 @@ impl<'a> Telling<'a> {
     /// stop: what counts is in the store, and the part is done again if the last one fails.
     async fn write(&self, ended: Option<PartEnded>) {
         let worker = self.worker;
-        let report = PartReport {
-            run_id: worker.plan.run_id.clone(),
-            part: worker.part,
-            worker: worker.name.clone(),
-            so_far: self.so_far,
-            total: worker.plan.parts[worker.part as usize].pieces,
-            seconds: self.began.elapsed().as_secs_f64(),
-            ended,
-        };
+        let seconds = self.began.elapsed().as_secs_f64();
+        let report = worker.report(self.so_far, seconds, ended);
         let key = report_key(worker.part);
         let written = match serde_json::to_vec(&report) {
             Ok(bytes) => self.part.put(worker.array.root(), &key, bytes).await,
