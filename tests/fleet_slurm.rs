@@ -69,7 +69,7 @@ impl Slow {
         let case = Case::load("plain");
         let server = S3Server::start();
         let bucket = server.bucket(name, &case.declared(Law::Boundary));
-        let stall = Duration::from_millis(150);
+        let stall = Duration::from_millis(400);
         server.follow([Rule::on([Op::Put])
             .key_contains(".pyramid.zarr/")
             .stall(stall)]);
@@ -96,7 +96,7 @@ impl Slow {
                 .any(|key| key.contains(".pyramid.zarr/"))
                 .then_some(())
         });
-        wait_for("a task", || cluster.running().first().cloned())
+        wait_for("a task", || cluster.running().last().cloned())
     }
 
     /// Fails unless the run ends well, with the golden tree.

@@ -142,6 +142,7 @@ fn configuration(dir: &Path) -> String {
     format!(
         "ClusterName=test
 SlurmctldHost=localhost(127.0.0.1)
+AuthInfo=cred_expire=5
 SlurmUser=root
 StateSaveLocation={dir}/state
 SlurmdSpoolDir={dir}/spool
