@@ -23,6 +23,9 @@ pub(crate) const PROGRESS: &str = "zagg_stream::progress";
 /// Target of the tracing events about how many requests the store takes.
 pub(crate) const REQUESTS: &str = "zagg_stream::requests";
 
+/// Target of the tracing events about the lease.
+pub(crate) const LEASE: &str = "zagg_stream::lease";
+
 /// Target of the tracing events about the workers of a fleet.
 pub(crate) const FLEET: &str = "zagg_stream::fleet";
 

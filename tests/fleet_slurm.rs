@@ -126,8 +126,8 @@ fn a_task_that_the_scheduler_asks_to_end_drains_and_its_part_is_submitted_again(
     let slow = Slow::start(&cluster, "limited");
     let task = slow.task_at_work(&cluster);
     // As at a time limit, whose warning goes to the same process.
-    let asked = cluster.ask("scancel", &["--signal=TERM", "--batch", &task]);
-    assert!(asked.status.success(), "{asked:?}");
+    // What it returns of a task of an array says nothing.
+    cluster.ask("scancel", &["--signal=TERM", "--batch", &task]);
     let stderr = slow.ends_well();
     assert!(stderr.contains("part ended early"), "{stderr}");
 }

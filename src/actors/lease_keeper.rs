@@ -15,9 +15,7 @@ use crate::run::Run;
 use crate::store::Held;
 use crate::store::examine::{Examiner, Writer};
 use crate::store::lease::{self, Acquired, Claim, Membership};
-
-/// Target of the tracing events about the lease.
-const LEASE: &str = "zagg_stream::lease";
+use crate::watch::LEASE;
 
 pub(crate) struct LeaseKeeper {
     run: Arc<Run>,

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use super::fleet::FleetArgs;
+use super::progress::Mode;
+use super::shell::{CompletionsArgs, ManArgs};
 use super::worker::WorkerArgs;
 use crate::kernels::plan::FoldLaw;
 use crate::settings::parse_size;
@@ -26,6 +28,10 @@ pub(super) struct LogArgs {
     /// `zagg_stream=debug`. RUST_LOG is used when this is not given.
     #[arg(long, global = true, value_name = "LEVEL")]
     pub log_level: Option<String>,
+    /// How to show progress on stderr: a display on a terminal and a line every half minute
+    /// elsewhere, unless told otherwise.
+    #[arg(long, global = true, value_name = "HOW", default_value = "auto")]
+    pub progress: Mode,
     /// How to log on stderr.
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
@@ -80,6 +86,14 @@ pub(super) enum Command {
     /// Example: zagg-stream cube check s3://bucket/cubes/30TWM.zarr
     #[command(subcommand)]
     Cube(CubeCommand),
+    /// Print completions for a shell.
+    ///
+    /// Example: zagg-stream completions bash
+    Completions(CompletionsArgs),
+    /// Print the man page, or write one for every command into a directory.
+    ///
+    /// Example: zagg-stream man /usr/local/share/man/man1
+    Man(ManArgs),
     /// Work on one part of a run that `upgrade --fleet` coordinates, as an array of a
     /// scheduler has it do.
     ///

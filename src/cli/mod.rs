@@ -5,12 +5,15 @@ mod cube;
 mod declare;
 mod demo;
 mod fleet;
+mod invocation;
 mod lease;
 mod output;
 mod pass;
 mod plan;
+mod progress;
 mod receipt;
 mod retire;
+mod shell;
 mod signals;
 mod summary;
 mod upgrade;
@@ -19,13 +22,14 @@ mod worker;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use args::{Args, Command};
+use args::Command;
 
 /// Parses the arguments, runs the command, and says how it ended.
 pub fn run() -> ExitCode {
-    let args = Args::parse();
+    let args = match invocation::parse() {
+        Ok(args) => args,
+        Err(code) => return code,
+    };
     if let Err(error) = output::start_logging(&args.log) {
         return output::usage(&error);
     }
@@ -36,7 +40,7 @@ pub fn run() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return output::usage(&format!("cannot start: {error}")),
     };
-    runtime.block_on(async {
+    let code = runtime.block_on(async {
         match args.command {
             Command::Backfill(options) => pass::backfill(options).await,
             Command::Sweep(options) => pass::sweep(options).await,
@@ -48,7 +52,11 @@ pub fn run() -> ExitCode {
             Command::Lease(command) => lease::run(command).await,
             Command::Cube(command) => cube::run(command).await,
             Command::Demo(options) => demo::run(options).await,
+            Command::Completions(options) => shell::completions(&options),
+            Command::Man(options) => shell::man(&options),
             Command::Worker(options) => worker::run(options).await,
         }
-    })
+    });
+    progress::end();
+    code
 }

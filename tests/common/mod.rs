@@ -28,5 +28,6 @@ pub(crate) mod s3;
 pub(crate) mod shard;
 pub(crate) mod slurm;
 pub(crate) mod stores;
+pub(crate) mod terminal;
 pub(crate) mod times;
 pub(crate) mod verified;
