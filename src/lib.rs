@@ -53,6 +53,8 @@ mod report;
 mod retire;
 mod run;
 mod runbook;
+#[cfg(feature = "serve")]
+mod serve;
 mod settings;
 mod steps;
 mod store;

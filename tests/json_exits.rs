@@ -114,10 +114,8 @@ fn a_run_that_is_done_refused_or_failed() {
 
     let case = Case::load("plain");
     let mut tree = case.declared(Law::Boundary);
-    tree.insert(
-        format!("{}/6/h_tdigest/c/0", case.leaves()[0]),
-        b"no chunk".to_vec(),
-    );
+    let chunk = format!("{}/6/h_tdigest/c/0", case.leaves()[0]);
+    tree.get_mut(&chunk).unwrap().fill(u8::MAX);
     let failing = served.server.bucket("failing", &tree);
     let output = failing.command("upgrade").run();
     let document = output.json();

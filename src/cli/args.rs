@@ -6,6 +6,8 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use super::fleet::FleetArgs;
 use super::progress::Mode;
+#[cfg(feature = "serve")]
+use super::serve::ServeArgs;
 use super::shell::{CompletionsArgs, ManArgs};
 use super::worker::WorkerArgs;
 use crate::kernels::plan::FoldLaw;
@@ -86,6 +88,11 @@ pub(super) enum Command {
     /// Example: zagg-stream cube check s3://bucket/cubes/30TWM.zarr
     #[command(subcommand)]
     Cube(CubeCommand),
+    /// Serve upgrades over HTTP: start, follow, stop, and a page to do so.
+    ///
+    /// Example: zagg-stream serve --listen 127.0.0.1:8480 --config serve.toml
+    #[cfg(feature = "serve")]
+    Serve(ServeArgs),
     /// Print completions for a shell.
     ///
     /// Example: zagg-stream completions bash

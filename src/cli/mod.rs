@@ -13,6 +13,8 @@ mod plan;
 mod progress;
 mod receipt;
 mod retire;
+#[cfg(feature = "serve")]
+mod serve;
 mod shell;
 mod signals;
 mod summary;
@@ -54,6 +56,8 @@ pub fn run() -> ExitCode {
             Command::Demo(options) => demo::run(options).await,
             Command::Completions(options) => shell::completions(&options),
             Command::Man(options) => shell::man(&options),
+            #[cfg(feature = "serve")]
+            Command::Serve(options) => serve::run(options).await,
             Command::Worker(options) => worker::run(options).await,
         }
     });

@@ -25,6 +25,7 @@ pub(crate) mod old;
 pub(crate) mod published;
 pub(crate) mod python;
 pub(crate) mod s3;
+pub(crate) mod served;
 pub(crate) mod shard;
 pub(crate) mod slurm;
 pub(crate) mod stores;
