@@ -7,6 +7,7 @@
 
 pub(crate) mod array;
 pub(crate) mod binary;
+pub(crate) mod browser;
 pub(crate) mod bucket;
 pub(crate) mod cases;
 pub(crate) mod child;
