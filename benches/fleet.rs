@@ -4,8 +4,10 @@
 //!
 //! `cargo bench --bench fleet`
 
+// What it shares with the tests fails as they do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 #[path = "../tests/common/mod.rs"]
-#[allow(dead_code)]
 mod common;
 
 use std::io::Write;

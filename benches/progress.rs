@@ -3,8 +3,10 @@
 //!
 //! `cargo bench --bench progress`
 
+// What it shares with the tests fails as they do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 #[path = "../tests/common/mod.rs"]
-#[allow(dead_code)]
 mod common;
 
 use std::error::Error;
@@ -36,7 +38,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         let store = |kind| dir.path().join(format!("{kind}-{turn}"));
         unwatched = unwatched.min(seconds(&tree, &store("unwatched"), |root| {
             let quiet = ["--progress", "none", "--log-level", "off"];
-            Zagg::new("upgrade").arg(root).args(&quiet).run().expect_code(0);
+            Zagg::new("upgrade")
+                .arg(root)
+                .args(&quiet)
+                .run()
+                .expect_code(0);
         })?);
         watched = watched.min(seconds(&tree, &store("watched"), |root| {
             let terminal = Terminal::run(&["upgrade", &root.display().to_string()], &[], 30, 120);

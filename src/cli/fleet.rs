@@ -15,7 +15,7 @@ const DEFAULT_WORKERS: usize = 8;
 pub(super) struct FleetArgs {
     /// Give the work to several workers under the lease of this run: `local:N` for processes
     /// here, `slurm:N` for tasks of job arrays, `manual:N` for workers started by hand, N at
-    /// once. `fleet script` prints what to submit.
+    /// once.
     #[arg(long, value_name = "ENGINE[:N]", value_parser = parse_fleet)]
     pub fleet: Option<FleetChoice>,
     /// Where plans and reports of the fleet go; every worker must be able to open it. By

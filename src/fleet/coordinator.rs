@@ -261,7 +261,7 @@ impl Coordinator {
             workers: Workers::new(&self.fleet.engine, tasks),
             every: (self.run.settings.lease_ttl / LOOKS).min(LOOK_EVERY),
         };
-        let followed = follow.to_the_end().await;
+        let followed = follow.until_all_ended().await;
         if followed.is_err() {
             follow.workers.kill().await;
         }

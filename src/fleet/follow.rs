@@ -86,7 +86,7 @@ impl Follow<'_> {
     ///
     /// # Errors
     /// When the scheduler or the run directory fails, and then workers may still be alive.
-    pub(super) async fn to_the_end(&mut self) -> Result<Merged, FollowError> {
+    pub(super) async fn until_all_ended(&mut self) -> Result<Merged, FollowError> {
         let mut parts: Vec<Followed> = Vec::new();
         parts.resize_with(self.parts.len(), Followed::default);
         let all: Vec<u32> = (0..).take(self.parts.len()).collect();

@@ -45,7 +45,7 @@ impl Guard {
             }
             // A page of elsewhere may lead a browser here, but not make it say so.
             None => {
-                let is_of_here = header(HOST).is_some_and(|host| is_loopback(host))
+                let is_of_here = header(HOST).is_some_and(is_loopback)
                     && header(ORIGIN).is_none_or(|origin| {
                         origin
                             .split_once("://")

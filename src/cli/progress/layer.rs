@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Filter};
 
@@ -24,10 +26,28 @@ pub(in crate::cli) struct Layer {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::cli) struct Heard;
 
-impl<S> Filter<S> for Heard {
-    fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+impl Heard {
+    fn hears(metadata: &Metadata<'_>) -> bool {
         let is_told = [PROGRESS, LEASE, REQUESTS, FLEET].contains(&metadata.target());
         metadata.is_event() && (is_told || *metadata.level() <= Level::WARN)
+    }
+}
+
+impl<S> Filter<S> for Heard {
+    fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        Self::hears(metadata)
+    }
+
+    /// Decided once for each place in the program, so that what nobody hears costs nothing.
+    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
+        match Self::hears(metadata) {
+            true => Interest::always(),
+            false => Interest::never(),
+        }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::DEBUG)
     }
 }
 
