@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use futures::future::ready;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 
@@ -176,12 +175,15 @@ impl WorkSet {
         &self,
         root: &Root,
     ) -> Result<Vec<(u64, Arc<Windows>)>, StoreError> {
-        stream::iter(&self.shards)
-            .map(|shard| shard.with_windows(root))
-            .buffered(LISTINGS_AT_ONCE)
-            .try_filter(|(_, windows)| ready(!windows.is_empty()))
-            .try_collect()
-            .await
+        let unknown = self.shards.iter().filter(|shard| shard.list);
+        let unknown: Vec<_> = unknown.map(|shard| shard.with_windows(root)).collect();
+        let listed = stream::iter(unknown).buffered(LISTINGS_AT_ONCE);
+        let mut listed: BTreeMap<u64, Arc<Windows>> = listed.try_collect().await?;
+        let windows = self.shards.iter().map(|shard| {
+            let listed = listed.remove(&shard.shard);
+            (shard.shard, listed.unwrap_or_else(|| shard.windows.clone()))
+        });
+        Ok(windows.filter(|(_, windows)| !windows.is_empty()).collect())
     }
 
     /// The leaves in order. A shard whose windows the records do not tell is listed when
