@@ -17,7 +17,7 @@ use crate::store::{ExamineError, LeaseError, ManifestError, RecordError, RootErr
 use crate::work::UnknownShard;
 
 /// What kind of fault an error is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -294,6 +294,9 @@ pub enum AbortReason {
         "every artifact of the ladder stands, but the objects at the root do not: {0}; {RESUME}"
     )]
     Unfinished(String),
+    /// The workers of a fleet cannot be had or followed.
+    #[error("{0}; {RESUME}")]
+    Fleet(String),
     /// The operator, or the program this one is part of, said so.
     #[error("stopped by {0}; {RESUME}")]
     Operator(String),
@@ -333,6 +336,7 @@ impl AbortReason {
             | Self::NothingWorked { .. }
             | Self::LeaseLost(_)
             | Self::ForeignSweep { .. }
+            | Self::Fleet(_)
             | Self::Unfinished(_) => Ending::Aborted,
             Self::Unfit(error) => error.ending(),
             Self::LeaseRefused(error) if error.kind().is_store_wide() => Ending::Aborted,

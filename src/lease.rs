@@ -12,9 +12,19 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{Instrument, Span};
 
-use crate::store::lease::{Held, LeaseError, Released, beat, give_back};
+use crate::store::lease::{Held, LeaseError, Released, confirm, give_back};
 use crate::store::retry::RetryPolicy;
 use crate::store::root::Root;
+
+/// The longest time between two beats of a lease that others work under. Some stores take no
+/// more than one write of an object in a second.
+const FLEET_BEAT: Duration = Duration::from_secs(2);
+
+/// Beats of such a lease within a ttl, at least.
+const FLEET_BEATS: u32 = 60;
+
+/// The longest time between two looks of one that works under another's lease.
+const MEMBER_LOOK: Duration = Duration::from_secs(5);
 
 /// How often a lease is confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +41,26 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
+    /// The pace of a lease under which others work, who must see it move soon after they begin.
+    pub(crate) fn for_fleet(ttl: Duration) -> Self {
+        let usual = Self::for_ttl(ttl);
+        let every = (ttl / FLEET_BEATS).min(FLEET_BEAT);
+        Self {
+            every,
+            tick: usual.tick.min(every / 2),
+            ..usual
+        }
+    }
+
+    /// How often one that works under another's lease of `ttl` looks at it.
+    pub(crate) fn for_member(ttl: Duration) -> Self {
+        let usual = Self::for_ttl(ttl);
+        Self {
+            every: usual.every.min(MEMBER_LOOK),
+            ..usual
+        }
+    }
+
     /// The usual pace for a lease of `ttl`: a beat every third of it, so that two may fail.
     pub(crate) fn for_ttl(ttl: Duration) -> Self {
         Self {
@@ -226,7 +256,7 @@ impl Keeper {
         &self,
         inbox: &mut mpsc::UnboundedReceiver<Command>,
     ) -> (Result<(), LeaseError>, Interrupt) {
-        let beat = tokio::time::timeout(self.pace.timeout, beat(&self.root, &self.held));
+        let beat = tokio::time::timeout(self.pace.timeout, confirm(&self.root, &self.held));
         tokio::pin!(beat);
         let mut interrupt = Interrupt::None;
         loop {

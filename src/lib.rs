@@ -39,6 +39,7 @@ mod declare;
 #[doc(hidden)]
 pub mod demo;
 mod error;
+mod fleet;
 mod gate;
 pub mod kernels;
 mod ladder;
@@ -52,6 +53,8 @@ mod report;
 mod retire;
 mod run;
 mod runbook;
+#[cfg(feature = "serve")]
+mod serve;
 mod settings;
 mod steps;
 mod store;
@@ -65,14 +68,15 @@ mod yaml;
 
 pub use declare::{Declare, DeclareError, Declared};
 pub use error::{AbortReason, Error, FaultKind, LeafFault};
+pub use fleet::{Assignment, Engine, EngineError, Fleet, SlurmOptions, WorkerError, stay};
 pub use ladder::generation::SourceChildren;
-pub use messages::{Event, LeafRef, Progress, Reason, Step};
+pub use messages::{Event, LeafRef, PartAtWork, Parts, Progress, Reason, Step};
 pub use plan::{
     Bearing, Cost, Obstacle, PeakMemory, Plan, Planned, PlannedColumns, PlannedDeclaration,
     PlannedLadder, PlannedLevel, PlannedStep, PlannedVerify, Work,
 };
 #[doc(inline)]
-pub use pyramid::{ConfigError, HashVerdict, Lever, Previous, ScheduleError};
+pub use pyramid::{ConfigError, HashVerdict, Lever, Previous, Regime, ScheduleError};
 pub use receipt::{Change, Difference, LadderEntry, LeafEntry, Receipt, ReceiptCheck, StepTaken};
 pub use report::{
     Bytes, Counts, Ending, FailedLeaf, LadderReport, LevelReport, Report, SoFar, StageSeconds,
@@ -82,7 +86,8 @@ pub use retire::{
     CleanVerify, Extent, Kept, KeptArtifact, Retire, RetireError, Retired, RetiredArtifact,
     StopRetire, Total,
 };
-pub use runbook::{Account, Runbook, RunbookError, Stopper};
+pub use run::Stopper;
+pub use runbook::{Account, Runbook, RunbookError};
 pub use settings::{Settings, SettingsError};
 pub use store::{
     Ability, Answer, CredentialsError, Examination, ExamineError, LeafError, LeaseError,

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::FaultKind;
 use crate::kernels::plan::FoldLaw;
 use crate::ladder::generation::SourceChildren;
 use crate::messages::Reason;
-use crate::pyramid::Level;
+use crate::pyramid::{Level, Regime};
 use crate::settings::Settings;
 use crate::store::root::Tally as Requests;
 
@@ -17,7 +17,7 @@ use crate::store::root::Tally as Requests;
 const MAX_NAMED_FAILURES: usize = 1000;
 
 /// How a pass ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Ending {
@@ -61,7 +61,7 @@ impl Ending {
 }
 
 /// Leaves by outcome.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Columns written.
     pub written: u64,
@@ -77,6 +77,25 @@ pub struct Counts {
     pub not_attempted: u64,
     /// Columns a dry run found due.
     pub planned: u64,
+}
+
+impl Counts {
+    /// Whether leaves failed and no other one came to a good end.
+    pub(crate) fn nothing_worked(&self) -> bool {
+        self.failed > 0 && self.written + self.current + self.planned == 0
+    }
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.written += other.written;
+        self.current += other.current;
+        self.empty += other.empty;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+        self.not_attempted += other.not_attempted;
+        self.planned += other.planned;
+    }
 }
 
 /// How far a step had come when it was stopped. What is under way then is left.
@@ -112,7 +131,7 @@ impl std::fmt::Display for SoFar {
 }
 
 /// Leaves that were due, by the reason; every reason is there, also with none.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Verdicts(BTreeMap<Reason, u64>);
 
@@ -131,10 +150,16 @@ impl Verdicts {
     pub(crate) fn count(&mut self, reason: Reason) {
         *self.0.entry(reason).or_default() += 1;
     }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (reason, count) in &other.0 {
+            *self.0.entry(*reason).or_default() += count;
+        }
+    }
 }
 
 /// Bytes of leaves and columns.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bytes {
     /// Received from the store, metadata and all.
     pub read: u64,
@@ -144,7 +169,7 @@ pub struct Bytes {
 
 /// Where the time of a pass went: seconds of each stage, summed over the leaves that were
 /// written. Stages of different leaves overlap, so the sum exceeds the wall clock.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct StageSeconds {
     /// Waiting for the store's answers to reads.
     pub read: f64,
@@ -169,7 +194,7 @@ impl std::ops::AddAssign for StageSeconds {
 }
 
 /// One failed leaf.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FailedLeaf {
     /// Path of the leaf below the root.
     pub leaf: String,
@@ -193,6 +218,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// Counts a failure, and names it while there are not too many.
     pub(crate) fn push_failure(&mut self, failure: FailedLeaf) {
         self.counts.failed += 1;
         if self.failed_leaves.len() < MAX_NAMED_FAILURES {
@@ -202,7 +228,7 @@ impl Tally {
 }
 
 /// What became of one level of the ladder.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LevelReport {
     /// Order of the level's nodes.
@@ -210,7 +236,7 @@ pub struct LevelReport {
     /// Order of the cells of their overviews.
     pub cells: u8,
     /// How the cells come from the columns below.
-    pub regime: &'static str,
+    pub regime: Regime,
     /// Artifacts written: overviews, stage columns, overviews of all windows.
     pub written: u64,
     /// Artifacts found current.
@@ -226,17 +252,25 @@ impl LevelReport {
         Self {
             order: level.order,
             cells: level.cells,
-            regime: level.regime.as_str(),
+            regime: level.regime,
             written: 0,
             current: 0,
             bytes_written: 0,
             source_children: SourceChildren::default(),
         }
     }
+
+    /// Adds what became of the same level elsewhere.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.written += other.written;
+        self.current += other.current;
+        self.bytes_written += other.bytes_written;
+        self.source_children += other.source_children;
+    }
 }
 
 /// The account of a ladder.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LadderReport {
     /// Artifacts by outcome.
@@ -260,7 +294,7 @@ pub struct LadderReport {
 }
 
 /// The account of a pass.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Report {
     /// Path or URL of the root.

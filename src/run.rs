@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::Value;
+use tokio::sync::watch::Sender;
 
 use crate::abort::AbortSignal;
 use crate::budget::MemoryBudget;
@@ -27,6 +28,8 @@ pub(crate) struct Run {
     pub budget: MemoryBudget,
     pub cores: Cores,
     pub watchers: Watchers,
+    /// Whether it is a part of a run of several processes, whose coordinator judges the whole.
+    pub is_part: bool,
     stopping: AbortSignal,
     reason: OnceLock<AbortReason>,
     /// The stamps of the leaves as they were when their turn came, by path.
@@ -49,6 +52,7 @@ impl Run {
             run_id,
             clock,
             watchers,
+            is_part: false,
             stopping: AbortSignal::new(),
             reason: OnceLock::new(),
             stamps: Mutex::default(),
@@ -112,6 +116,30 @@ impl Run {
     /// Tells the watchers, of whom there may be none.
     pub(crate) fn announce(&self, event: Event) {
         self.watchers.announce(event);
+    }
+}
+
+/// Stops a run from elsewhere. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Stopper(Sender<Option<String>>);
+
+impl Stopper {
+    pub(crate) fn new() -> Self {
+        Self(Sender::new(None))
+    }
+
+    /// Stops the run: what is being written is finished, the lease is given back, and the
+    /// report says by whom it was stopped.
+    pub fn stop(&self, by: &str) {
+        self.0.send_replace(Some(by.to_owned()));
+    }
+
+    /// Waits for a stop; by whom.
+    pub(crate) async fn stopped(&self) -> String {
+        let mut stopped = self.0.subscribe();
+        let by = stopped.wait_for(Option::is_some).await;
+        // The sender is held here, so the only way out is a stop.
+        by.ok().and_then(|by| by.clone()).unwrap_or_default()
     }
 }
 

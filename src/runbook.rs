@@ -6,18 +6,19 @@ use std::time::Instant;
 
 use futures::Stream;
 use serde::Serialize;
-use tokio::sync::watch::Sender;
 use tracing::{Instrument, Span};
 
 use crate::apart::apart;
 use crate::declare::{Declare, DeclareError, Declared};
 use crate::error::Error;
+use crate::fleet::Fleet;
 use crate::ladder::{LadderTemplate, LadderWork};
 use crate::messages::{Event, Step};
 use crate::pyramid::{ConfigError, Declaration, Lever};
 use crate::receipt::{self, Ran, Receipt, StepTaken};
 use crate::report::{Ending, Report};
 use crate::retire::{Retire, Retired};
+use crate::run::Stopper;
 use crate::settings::Settings;
 use crate::store::Root;
 use crate::store::examine::Examiner;
@@ -39,23 +40,12 @@ pub struct Runbook {
     declare: Option<Declare>,
     retire: bool,
     receipt: bool,
-    stop: Sender<Option<String>>,
+    stopper: Stopper,
     clock: Arc<dyn Clock>,
     /// Shared by every step that writes.
     examiner: Examiner,
     watchers: Watchers,
-}
-
-/// Stops a runbook from elsewhere. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Stopper(Sender<Option<String>>);
-
-impl Stopper {
-    /// Stops the runbook: what is being written is finished, the lease is given back, and
-    /// the account says by whom it was stopped.
-    pub fn stop(&self, by: &str) {
-        self.0.send_replace(Some(by.to_owned()));
-    }
+    fleet: Option<Fleet>,
 }
 
 /// What came of a runbook, step by step.
@@ -141,10 +131,11 @@ impl Runbook {
             declare: None,
             retire: false,
             receipt: false,
-            stop: Sender::new(None),
+            stopper: Stopper::new(),
             clock: Arc::new(SystemClock::new()),
             examiner: Examiner::default(),
             watchers: Watchers::none(),
+            fleet: None,
         }
     }
 
@@ -164,6 +155,12 @@ impl Runbook {
         Ok(self)
     }
 
+    /// Gives the work of the columns and the ladder to a fleet, under the lease of this run.
+    pub fn fleet(mut self, fleet: Fleet) -> Self {
+        self.fleet = Some(fleet);
+        self
+    }
+
     /// Deletes what the earlier pyramid left behind, once the store is verified.
     pub fn retire(mut self, retire: bool) -> Self {
         self.retire = retire;
@@ -178,7 +175,7 @@ impl Runbook {
 
     /// A way to stop the runbook while somebody else waits for its end.
     pub fn stopper(&self) -> Stopper {
-        Stopper(self.stop.clone())
+        self.stopper.clone()
     }
 
     /// What happens from now on, until the runbook ends. A watcher that is behind loses the
@@ -249,7 +246,7 @@ impl Runbook {
             .watched_by(self.watchers.clone());
         let verification = tokio::select! {
             verification = verify.run() => verification,
-            by = self.stopped() => {
+            by = self.stopper.stopped() => {
                 let error = format!("stopped by {by}; run again to verify");
                 return account.fail("verify", Ending::Interrupted, error, started);
             }
@@ -287,7 +284,7 @@ impl Runbook {
             .verified(proof);
         let stop = retire.stop();
         let stopping = async {
-            self.stopped().await;
+            self.stopper.stopped().await;
             stop.stop();
             std::future::pending::<()>().await;
         };
@@ -332,14 +329,6 @@ impl Runbook {
                 self.root.url()
             )),
         }
-    }
-
-    /// Waits for a stop; by whom.
-    async fn stopped(&self) -> String {
-        let mut stopped = self.stop.subscribe();
-        let by = stopped.wait_for(Option::is_some).await;
-        // The sender lives in the runbook, so the only way out is a stop.
-        by.ok().and_then(|by| by.clone()).unwrap_or_default()
     }
 
     /// Whether anything but the lease was written or deleted.
@@ -404,6 +393,7 @@ impl Runbook {
             .settings(self.settings.clone())
             .examined_by(self.examiner.clone())
             .steps(Steps::All)
+            .worked_by(self.fleet.clone())
             .part_of(self.watchers.clone(), span.clone())
             .start()
             .await?;
@@ -437,7 +427,7 @@ impl Runbook {
     async fn until_stopped(&self, handle: UpgradeHandle) -> Result<Report, Error> {
         let stop = handle.stop();
         let stopping = async {
-            stop.abort(&self.stopped().await);
+            stop.abort(&self.stopper.stopped().await);
             std::future::pending::<()>().await;
         };
         tokio::select! {

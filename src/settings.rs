@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::kernels::plan::FoldLaw;
 use crate::store::retry::RetryPolicy;
@@ -14,7 +14,7 @@ const DEFAULTS: &str = include_str!("../config/default.toml");
 pub(crate) const MAX_SLOTS: usize = tokio::sync::Semaphore::MAX_PERMITS;
 
 /// How a pass works.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Settings {
     /// Which cells the groups of a column fold from.

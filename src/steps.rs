@@ -7,14 +7,15 @@ use std::time::Instant;
 use actix::{Actor, Addr};
 
 use crate::abort::AbortSignal;
-use crate::actors::{self, LeaseKeeper, Pass, Search};
+use crate::actors::{self, LeaseKeeper, Pass, Role, Search};
 use crate::error::{AbortReason, Error};
+use crate::fleet::plan::declaration_hash;
+use crate::fleet::{Coordinator, Fleet};
 use crate::ladder::{Ladder, LadderWork};
 use crate::messages::{EndLease, Event, Finish, Step};
 use crate::pyramid::Declaration;
 use crate::report::{Bytes, Counts, Ending, LadderReport, Report, Tally};
 use crate::run::{Run, new_run_id};
-use crate::store::examine::Examiner;
 use crate::store::manifest::Manifest;
 use crate::store::records::Records;
 use crate::store::template::ColumnTemplate;
@@ -26,17 +27,24 @@ use crate::work::WorkSet;
 /// A run that may begin.
 pub(crate) struct Admitted {
     pub run: Arc<Run>,
-    examiner: Examiner,
-    steps: Steps,
-    template: Arc<ColumnTemplate>,
-    ladder: Option<Arc<Ladder>>,
+    /// What the run has to do with the lease.
+    pub role: Role,
+    pub steps: Steps,
+    pub template: Arc<ColumnTemplate>,
+    pub ladder: Option<Arc<Ladder>>,
     /// Every leaf of the store.
-    all: WorkSet,
+    pub all: WorkSet,
     /// The leaves that were asked for.
-    work: WorkSet,
+    pub work: WorkSet,
+    /// Orders of the ladder that were asked for; none means all.
+    pub orders: Vec<u8>,
+    /// Of the pyramid that is declared.
+    pub declaration_hash: String,
     /// Record rows that are not shards of this store.
-    skipped: u64,
-    warnings: Vec<String>,
+    pub skipped: u64,
+    pub warnings: Vec<String>,
+    /// Whom the work is given to, when it is not done here.
+    pub fleet: Option<Fleet>,
 }
 
 /// Everything that can refuse the run, before anything is written.
@@ -63,6 +71,7 @@ async fn judge(upgrade: Upgrade, watchers: Watchers) -> Result<Admitted, Error> 
         steps,
         clock,
         examiner,
+        fleet,
         ..
     } = upgrade;
     if !settings.dry_run {
@@ -108,14 +117,20 @@ async fn judge(upgrade: Upgrade, watchers: Watchers) -> Result<Admitted, Error> 
     };
     Ok(Admitted {
         run,
-        examiner,
+        role: match fleet {
+            Some(_) => Role::Coordinator(examiner),
+            None => Role::Holder(examiner),
+        },
         steps,
         template,
         ladder,
         all,
         work,
+        orders: Vec::new(),
+        declaration_hash: declaration_hash(&manifest),
         skipped: records.skipped.len() as u64,
         warnings,
+        fleet,
     })
 }
 
@@ -127,15 +142,22 @@ pub(crate) async fn take(admitted: Admitted) -> Option<Report> {
         let tally = Tally::default();
         return Some(report(&admitted, tally, None, Ending::NothingToDo, started));
     }
-    let keeper = LeaseKeeper::new(run.clone(), admitted.examiner.clone()).start();
-    let mut tally = columns(&admitted, &keeper).await?;
+    let keeper = LeaseKeeper::new(run.clone(), admitted.role.clone()).start();
+    let mut fleet = match &admitted.fleet {
+        Some(fleet) => Coordinator::begin(fleet, &admitted, &keeper).await,
+        None => None,
+    };
+    let mut tally = match &mut fleet {
+        Some(fleet) => fleet.columns(&admitted).await,
+        None => columns(&admitted, &keeper).await?,
+    };
     let mut ending = ending(&run, tally.counts.failed);
     let mut waits = None;
     let mut climbed = None;
     if let Some(ladder) = &admitted.ladder {
         waits = why_the_ladder_waits(&admitted, &tally.counts, ending);
         if waits.is_none() {
-            let report = climb(ladder, &admitted, &keeper, &mut tally).await?;
+            let report = climb(ladder, &admitted, &keeper, fleet.as_mut(), &mut tally).await?;
             ending = self::ending(&run, tally.counts.failed + report.counts.failed);
             climbed = Some(report);
         }
@@ -146,10 +168,18 @@ pub(crate) async fn take(admitted: Admitted) -> Option<Report> {
     // A ladder that failed keeps its lease, so that nobody builds on half of it (`format.md`
     // section 9).
     let keep = climbed.is_some() && matches!(ending, Ending::Failed | Ending::Aborted);
+    let totals = match fleet {
+        Some(fleet) => Some(fleet.end().await),
+        None => None,
+    };
     // A keeper that is gone has nothing to tell.
     let told = keeper.send(EndLease { keep }).await;
     tally.warnings.extend(told.unwrap_or_default());
     let mut report = report(&admitted, tally, climbed, ending, started);
+    if let Some(totals) = totals {
+        totals.add_to(&mut report);
+        report.warnings.extend(totals.warnings);
+    }
     match waits {
         // A run that was stopped says why.
         Some(waits) if ending == Ending::Refused && report.error.is_none() => {
@@ -218,6 +248,7 @@ async fn climb(
     ladder: &Arc<Ladder>,
     admitted: &Admitted,
     keeper: &Addr<LeaseKeeper>,
+    fleet: Option<&mut Coordinator>,
     columns: &mut Tally,
 ) -> Option<LadderReport> {
     let started = Instant::now();
@@ -238,21 +269,36 @@ async fn climb(
         Steps::Ladder => admitted.work.words().collect(),
         Steps::Columns | Steps::All => Vec::new(),
     };
-    let is_whole = run.settings.shards.is_empty();
+    let is_whole = run.settings.shards.is_empty() && !run.is_part;
     let search = Search {
         ladder: ladder.clone(),
-        work,
+        work: work.clone(),
         above: if is_whole { Vec::new() } else { above },
+        orders: admitted.orders.clone(),
     };
-    let watched = watch(run, Step::Ladder, 0);
-    let ladders = actors::start_ladder(search, keeper.clone(), watched.clone()).ok()?;
-    let tally = watched.during(ladders.tally).await.ok()?;
+    let watched = watch(run, Step::Ladder, search.num_targets().ok()?);
+    let (tally, elsewhere, finisher) = match fleet {
+        Some(fleet) => {
+            let built = fleet.ladder(&search, &watched);
+            let (tally, levels) = watched.during(built).await;
+            let finisher = actors::start_finisher(ladder.clone(), work, keeper.clone());
+            (tally, levels, finisher)
+        }
+        None => {
+            let ladders = actors::start_ladder(search, keeper.clone(), watched.clone());
+            let tally = watched.during(ladders.tally).await.ok()?;
+            (tally, Vec::new(), ladders.finisher)
+        }
+    };
     let counts = tally.counts;
     let is_complete = is_whole && !run.is_stopping() && counts.failed + counts.not_attempted == 0;
-    let finish = ladders.finisher.send(Finish { is_complete });
+    let finish = finisher.send(Finish {
+        is_complete,
+        elsewhere,
+    });
     let finish = watch::as_step(Step::Finisher, &run.watchers, &run.root, finish);
     let mut report = finish.await.ok()?;
-    if !is_whole {
+    if !is_whole && !run.is_part {
         columns.warnings.push(
             "only a part of the ladder was asked for, so coverage and manifest were left as they are; run `zagg-stream sweep ROOT` for the rest"
                 .to_owned(),
@@ -268,8 +314,28 @@ async fn climb(
     Some(report)
 }
 
+/// Does one part of a run whose lease another process holds: its columns, or where orders
+/// are named, its artifacts of the ladder. `None` when a stage vanished without a word.
+pub(crate) async fn take_part(admitted: Admitted) -> Option<Report> {
+    let started = Instant::now();
+    let run = admitted.run.clone();
+    let keeper = LeaseKeeper::new(run.clone(), admitted.role.clone()).start();
+    let mut tally = Tally::default();
+    let mut climbed = None;
+    match &admitted.ladder {
+        Some(ladder) => climbed = Some(climb(ladder, &admitted, &keeper, None, &mut tally).await?),
+        None => tally = columns(&admitted, &keeper).await?,
+    }
+    let failed = tally.counts.failed + climbed.as_ref().map_or(0, |ladder| ladder.counts.failed);
+    let ending = ending(&run, failed);
+    // A keeper that is gone has nothing to tell.
+    let told = keeper.send(EndLease { keep: false }).await;
+    tally.warnings.extend(told.unwrap_or_default());
+    Some(report(&admitted, tally, climbed, ending, started))
+}
+
 /// A step of this run with so many pieces of work.
-fn watch(run: &Run, step: Step, total: u64) -> Arc<Watched> {
+pub(crate) fn watch(run: &Run, step: Step, total: u64) -> Arc<Watched> {
     let watched = Watched::new(step, run.watchers.clone(), &run.root, total);
     Arc::new(watched.budget(&run.budget))
 }

@@ -1,5 +1,6 @@
 //! The public face: open a store, start, watch, join.
 
+use std::io;
 use std::sync::{Arc, Weak};
 
 use futures::Stream;
@@ -7,6 +8,7 @@ use tokio::sync::oneshot;
 use tracing::{Instrument, Span};
 
 use crate::error::{AbortReason, Error};
+use crate::fleet::Fleet;
 use crate::messages::Event;
 use crate::report::Report;
 use crate::run::Run;
@@ -25,6 +27,8 @@ pub struct Upgrade {
     pub(crate) steps: Steps,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) examiner: Examiner,
+    /// Whom the work is given to.
+    pub(crate) fleet: Option<Fleet>,
     /// Of the whole that this is a part of.
     part_of: Option<(Watchers, Span)>,
 }
@@ -62,6 +66,7 @@ impl Upgrade {
             steps: Steps::default(),
             clock: Arc::new(SystemClock::new()),
             examiner: Examiner::default(),
+            fleet: None,
             part_of: None,
         }
     }
@@ -81,6 +86,12 @@ impl Upgrade {
     /// Shares what a step before it has found of the store.
     pub(crate) fn examined_by(mut self, examiner: Examiner) -> Self {
         self.examiner = examiner;
+        self
+    }
+
+    /// Gives the work to a fleet.
+    pub(crate) fn worked_by(mut self, fleet: Option<Fleet>) -> Self {
+        self.fleet = fleet;
         self
     }
 
@@ -104,10 +115,24 @@ impl Upgrade {
             .clone()
             .unwrap_or_else(|| (Watchers::none(), run_span(&self.root)));
         let events = watchers.downgrade();
-        std::thread::Builder::new()
-            .name("zagg-pass".to_owned())
-            .spawn(move || run_system(self, watchers, (span, is_whole), admitted, ended))
-            .map_err(Error::Thread)?;
+        let run_id = span.clone();
+        let work = move || async move {
+            let admission = match steps::admit(self, watchers.clone()).await {
+                Ok(admission) => admission,
+                // Whoever started the run may have gone away, here and below.
+                Err(error) => return drop(admitted.send(Err(error))),
+            };
+            run_id.record("run_id", &admission.run.run_id);
+            let _ = admitted.send(Ok(Stop(Arc::downgrade(&admission.run))));
+            if let Some(report) = steps::take(admission).await {
+                if is_whole {
+                    let outcome = report.outcome;
+                    watchers.announce(Event::Finished { outcome });
+                }
+                let _ = ended.send(report);
+            }
+        };
+        on_own_threads("zagg-pass", span, work).map_err(Error::Thread)?;
         let stop = admission.await.map_err(|_| Error::PassVanished)??;
         Ok(UpgradeHandle {
             events,
@@ -182,40 +207,31 @@ pub(crate) fn run_span(root: &Root) -> Span {
     tracing::info_span!("run", root = root.url(), run_id = tracing::field::Empty)
 }
 
-fn run_system(
-    upgrade: Upgrade,
-    watchers: Watchers,
-    (span, is_whole): (Span, bool),
-    admitted: oneshot::Sender<Result<Stop, Error>>,
-    ended: oneshot::Sender<Report>,
-) {
+/// Does `work` within `span` on a thread called `name`, which is an actix system on a
+/// multi-thread runtime of its own.
+///
+/// # Errors
+/// When the threads cannot be had.
+pub(crate) fn on_own_threads<Work>(
+    name: &str,
+    span: Span,
+    work: impl FnOnce() -> Work + Send + 'static,
+) -> io::Result<()>
+where
+    Work: Future<Output = ()>,
+{
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("zagg-io")
         .enable_all()
-        .build();
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
-        Err(error) => return drop(admitted.send(Err(Error::Thread(error)))),
+        .build()?;
+    let body = move || {
+        let system = actix::System::with_tokio_rt(|| runtime);
+        system.block_on(async { work().await }.instrument(span));
     };
-    let system = actix::System::with_tokio_rt(|| runtime);
-    let run_id = span.clone();
-    let work = async {
-        let admission = match steps::admit(upgrade, watchers.clone()).await {
-            Ok(admission) => admission,
-            // Whoever started the run may have gone away, here and below.
-            Err(error) => return drop(admitted.send(Err(error))),
-        };
-        run_id.record("run_id", &admission.run.run_id);
-        let _ = admitted.send(Ok(Stop(Arc::downgrade(&admission.run))));
-        if let Some(report) = steps::take(admission).await {
-            if is_whole {
-                let outcome = report.outcome;
-                watchers.announce(Event::Finished { outcome });
-            }
-            let _ = ended.send(report);
-        }
-    };
-    system.block_on(work.instrument(span));
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .map(drop)
 }
 
 #[cfg(test)]

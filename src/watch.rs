@@ -4,6 +4,7 @@
 //! second while it works, and at its end. `docs/events.md` is the contract.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::Stream;
@@ -21,6 +22,12 @@ pub(crate) const PROGRESS: &str = "zagg_stream::progress";
 
 /// Target of the tracing events about how many requests the store takes.
 pub(crate) const REQUESTS: &str = "zagg_stream::requests";
+
+/// Target of the tracing events about the lease.
+pub(crate) const LEASE: &str = "zagg_stream::lease";
+
+/// Target of the tracing events about the workers of a fleet.
+pub(crate) const FLEET: &str = "zagg_stream::fleet";
 
 /// How often a step says where it is.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
@@ -115,6 +122,41 @@ pub(crate) struct Watched {
     done: AtomicU64,
     written: AtomicU64,
     failed: AtomicU64,
+    elsewhere: Mutex<Elsewhere>,
+}
+
+/// What other processes did of a step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Elsewhere {
+    /// Pieces of work that have ended.
+    pub done: u64,
+    /// Of those, the ones that something was written for.
+    pub written: u64,
+    /// Of those, the ones that failed.
+    pub failed: u64,
+    /// Pieces of work under way.
+    pub in_flight: u64,
+    /// Bytes they hold.
+    pub in_flight_bytes: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// Requests made.
+    pub requests: u64,
+}
+
+impl std::ops::AddAssign for Elsewhere {
+    fn add_assign(&mut self, other: Self) {
+        self.done += other.done;
+        self.written += other.written;
+        self.failed += other.failed;
+        self.in_flight += other.in_flight;
+        self.in_flight_bytes += other.in_flight_bytes;
+        self.bytes_read += other.bytes_read;
+        self.bytes_written += other.bytes_written;
+        self.requests += other.requests;
+    }
 }
 
 impl Watched {
@@ -131,6 +173,7 @@ impl Watched {
             done: AtomicU64::new(0),
             written: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            elsewhere: Mutex::default(),
         }
     }
 
@@ -182,6 +225,14 @@ impl Watched {
     /// Notes that something was written.
     pub(crate) fn wrote(&self) {
         self.written.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes what other processes did of the step so far.
+    pub(crate) fn note_elsewhere(&self, elsewhere: Elsewhere) {
+        *self
+            .elsewhere
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = elsewhere;
     }
 
     /// Notes that something is wrong with a piece of work.
@@ -236,10 +287,8 @@ impl Watched {
     fn progress(&self) -> Progress {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (done, tally) = (read(&self.done), self.root.tally());
-        Progress {
-            step: self.step,
+        let mut all = Elsewhere {
             done,
-            total: self.total(),
             written: read(&self.written),
             failed: read(&self.failed),
             in_flight: read(&self.begun).saturating_sub(done),
@@ -247,6 +296,22 @@ impl Watched {
             bytes_read: tally.bytes_read,
             bytes_written: tally.bytes_written,
             requests: tally.requests(),
+        };
+        all += *self
+            .elsewhere
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Progress {
+            step: self.step,
+            done: all.done,
+            total: self.total(),
+            written: all.written,
+            failed: all.failed,
+            in_flight: all.in_flight,
+            in_flight_bytes: all.in_flight_bytes,
+            bytes_read: all.bytes_read,
+            bytes_written: all.bytes_written,
+            requests: all.requests,
         }
     }
 }

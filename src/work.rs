@@ -1,9 +1,10 @@
 //! The work set of a pass: which leaves the run records speak of (`format.md` section 2).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use futures::future::ready;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
+use serde::{Deserialize, Serialize};
 
 use crate::kernels::words::{WordError, decimal};
 use crate::messages::LeafRef;
@@ -13,22 +14,40 @@ use crate::store::{Root, StoreError};
 /// Nodes listed at once.
 const LISTINGS_AT_ONCE: usize = 16;
 
+/// Window labels; `None` on a store without windows.
+pub(crate) type Windows = BTreeSet<Option<String>>;
+
 /// The shards of a pass, in word order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WorkSet {
-    shards: Vec<Shard>,
+    shards: Vec<ShardWork>,
 }
 
 /// One shard and what is known of its leaves.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Shard {
-    word: u64,
-    id: String,
-    node: String,
-    /// Windows the records name; `None` on a store without windows.
-    windows: BTreeSet<Option<String>>,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ShardWork {
+    /// Packed morton word.
+    pub shard: u64,
+    /// Windows that are known. Most shards of a store have the same, and share them.
+    #[serde(
+        default = "without_windows",
+        skip_serializing_if = "is_without_windows"
+    )]
+    pub windows: Arc<Windows>,
     /// Whether the shard's node must be listed for more.
-    list: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub list: bool,
+    /// Cells with data, as far as the records tell.
+    #[serde(skip)]
+    pub cells: u64,
+}
+
+fn without_windows() -> Arc<Windows> {
+    Arc::new(Windows::from([None]))
+}
+
+fn is_without_windows(windows: &Windows) -> bool {
+    windows.iter().eq([&None])
 }
 
 /// A leaf of the work set whose turn has come.
@@ -59,30 +78,57 @@ impl WorkSet {
     /// # Errors
     /// When a word names no cell, which the records have been checked for.
     pub(crate) fn new(records: &Records) -> Result<Self, WordError> {
-        let mut known: BTreeMap<u64, BTreeSet<Option<String>>> = BTreeMap::new();
-        for item in &records.items {
-            known
-                .entry(item.shard)
-                .or_default()
-                .insert(item.window.clone());
+        let mut shared: BTreeSet<Arc<Windows>> = BTreeSet::new();
+        let mut share = |windows: Windows| match shared.get(&windows) {
+            Some(same) => same.clone(),
+            None => {
+                let windows = Arc::new(windows);
+                shared.insert(windows.clone());
+                windows
+            }
+        };
+        let mut known: BTreeMap<u64, ShardWork> = BTreeMap::new();
+        for items in records.items.chunk_by(|a, b| a.shard == b.shard) {
+            let windows = items.iter().map(|item| item.window.clone()).collect();
+            known.insert(
+                items[0].shard,
+                ShardWork {
+                    shard: items[0].shard,
+                    windows: share(windows),
+                    list: false,
+                    cells: 0,
+                },
+            );
         }
-        let listed: BTreeSet<u64> = records.needs_window_listing.iter().copied().collect();
-        for word in &listed {
-            known.entry(*word).or_default();
+        for word in &records.needs_window_listing {
+            let shard = known.entry(*word).or_insert_with(|| ShardWork {
+                shard: *word,
+                windows: share(Windows::new()),
+                list: true,
+                cells: 0,
+            });
+            shard.list = true;
         }
-        let shards = known
-            .into_iter()
-            .map(|(word, windows)| {
-                Ok(Shard {
-                    word,
-                    id: decimal::render(word)?,
-                    node: decimal::node_path(word)?,
-                    windows,
-                    list: listed.contains(&word),
-                })
-            })
-            .collect::<Result<_, _>>()?;
+        for shard in known.values_mut() {
+            shard.cells = records.cells.get(&shard.shard).copied().unwrap_or(0);
+        }
+        Self::of(known.into_values().collect())
+    }
+
+    /// The work set of these shards, which are in word order.
+    ///
+    /// # Errors
+    /// When a word names no cell.
+    pub(crate) fn of(shards: Vec<ShardWork>) -> Result<Self, WordError> {
+        for shard in &shards {
+            decimal::render(shard.shard)?;
+        }
         Ok(Self { shards })
+    }
+
+    /// The shards, in word order.
+    pub(crate) fn shards(&self) -> &[ShardWork] {
+        &self.shards
     }
 
     /// Keeps the leaves of these shards.
@@ -90,30 +136,34 @@ impl WorkSet {
     /// # Errors
     /// When a shard is not in the work set.
     pub(crate) fn keep_shards(&mut self, ids: &[String]) -> Result<(), UnknownShard> {
+        let mut chosen = BTreeSet::new();
         for id in ids {
-            if !self.shards.iter().any(|shard| shard.id == *id) {
-                return Err(UnknownShard {
-                    shard: id.clone(),
-                    example: self
-                        .shards
-                        .first()
-                        .map_or(String::new(), |shard| shard.id.clone()),
-                });
-            }
+            let word = decimal::parse(id).ok();
+            match word.filter(|word| self.words().any(|known| known == *word)) {
+                Some(word) => chosen.insert(word),
+                None => {
+                    let first = self.words().next();
+                    let example = first.and_then(|word| decimal::render(word).ok());
+                    return Err(UnknownShard {
+                        shard: id.clone(),
+                        example: example.unwrap_or_default(),
+                    });
+                }
+            };
         }
-        self.shards.retain(|shard| ids.contains(&shard.id));
+        self.shards.retain(|shard| chosen.contains(&shard.shard));
         Ok(())
     }
 
     /// Words of the shards, in order.
     pub(crate) fn words(&self) -> impl Iterator<Item = u64> + '_ {
-        self.shards.iter().map(|shard| shard.word)
+        self.shards.iter().map(|shard| shard.shard)
     }
 
     /// Leaves known without listing; a shard that is still to be listed counts at
     /// least once.
     pub(crate) fn num_leaves(&self) -> u64 {
-        self.shards.iter().map(Shard::num_leaves).sum()
+        self.shards.iter().map(ShardWork::num_leaves).sum()
     }
 
     /// Every shard with its windows, listed where no record tells them. A shard without
@@ -124,21 +174,16 @@ impl WorkSet {
     pub(crate) async fn shards_with_windows(
         &self,
         root: &Root,
-    ) -> Result<Vec<(u64, BTreeSet<Option<String>>)>, StoreError> {
-        let listed = self.shards.iter().map(|shard| async move {
-            let mut windows = shard.windows.clone();
-            if shard.list {
-                let found = windows_at(root, &shard.node).await?;
-                windows.extend(found.into_iter().map(Some));
-            }
-            Ok::<_, StoreError>((shard.word, windows))
+    ) -> Result<Vec<(u64, Arc<Windows>)>, StoreError> {
+        let unknown = self.shards.iter().filter(|shard| shard.list);
+        let unknown: Vec<_> = unknown.map(|shard| shard.with_windows(root)).collect();
+        let listed = stream::iter(unknown).buffered(LISTINGS_AT_ONCE);
+        let mut listed: BTreeMap<u64, Arc<Windows>> = listed.try_collect().await?;
+        let windows = self.shards.iter().map(|shard| {
+            let listed = listed.remove(&shard.shard);
+            (shard.shard, listed.unwrap_or_else(|| shard.windows.clone()))
         });
-        let listed: Vec<_> = listed.collect();
-        stream::iter(listed)
-            .buffered(LISTINGS_AT_ONCE)
-            .try_filter(|(_, windows)| ready(!windows.is_empty()))
-            .try_collect()
-            .await
+        Ok(windows.filter(|(_, windows)| !windows.is_empty()).collect())
     }
 
     /// The leaves in order. A shard whose windows the records do not tell is listed when
@@ -148,38 +193,53 @@ impl WorkSet {
             let mut left_after_shard = self.num_leaves();
             for shard in &self.shards {
                 left_after_shard -= shard.num_leaves();
-                let mut windows = shard.windows.clone();
-                if shard.list {
-                    match windows_at(root, &shard.node).await {
-                        Ok(listed) => windows.extend(listed.into_iter().map(Some)),
-                        Err(error) => {
-                            let left = windows.len() as u64 + left_after_shard;
-                            yield Found { leaf: shard.leaf(None), listed: Err(error), left };
-                        }
-                    }
-                }
+                let (windows, error) = match shard.with_windows(root).await {
+                    Ok((_, windows)) => (windows, None),
+                    Err(error) => (shard.windows.clone(), Some(error)),
+                };
                 let mut left = windows.len() as u64 + left_after_shard;
-                for window in windows {
+                // That the word names a cell was checked when the work set was made.
+                if let Some((error, leaf)) = error.zip(shard.leaf(None)) {
+                    yield Found { leaf, listed: Err(error), left };
+                }
+                for leaf in windows.iter().filter_map(|window| shard.leaf(window.clone())) {
                     left -= 1;
-                    yield Found { leaf: shard.leaf(window), listed: Ok(()), left };
+                    yield Found { leaf, listed: Ok(()), left };
                 }
             }
         }
     }
 }
 
-impl Shard {
-    fn num_leaves(&self) -> u64 {
+impl ShardWork {
+    /// A shard whose windows are all known.
+    pub(crate) fn new(shard: u64, windows: Arc<Windows>) -> Self {
+        Self {
+            shard,
+            windows,
+            list: false,
+            cells: 0,
+        }
+    }
+
+    /// Leaves that are known, and one at least where it is to be listed for them.
+    pub(crate) fn num_leaves(&self) -> u64 {
         self.windows.len().max(usize::from(self.list)) as u64
     }
 
-    fn leaf(&self, window: Option<String>) -> LeafRef {
-        LeafRef {
-            shard: self.word,
-            id: self.id.clone(),
-            node: self.node.clone(),
-            window,
+    async fn with_windows(&self, root: &Root) -> Result<(u64, Arc<Windows>), StoreError> {
+        if !self.list {
+            return Ok((self.shard, self.windows.clone()));
         }
+        let leaf = self.leaf(None);
+        let node = leaf.map_or(String::new(), |leaf| leaf.node);
+        let mut windows = Windows::clone(&self.windows);
+        windows.extend(windows_at(root, &node).await?.into_iter().map(Some));
+        Ok((self.shard, Arc::new(windows)))
+    }
+
+    fn leaf(&self, window: Option<String>) -> Option<LeafRef> {
+        LeafRef::new(self.shard, window).ok()
     }
 }
 

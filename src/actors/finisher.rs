@@ -72,6 +72,11 @@ impl Handler<Finish> for Finisher {
     type Result = AtomicResponse<Self, LadderReport>;
 
     fn handle(&mut self, finish: Finish, _: &mut Context<Self>) -> Self::Result {
+        for level in finish.elsewhere {
+            if let Some(known) = self.levels.get_mut(&level.order) {
+                known.add(&level);
+            }
+        }
         let mut report = LadderReport {
             levels: self.levels.values().rev().cloned().collect(),
             ..LadderReport::default()

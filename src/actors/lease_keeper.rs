@@ -3,29 +3,49 @@
 //! lost. The beating itself is done by a thread of its own, see [`crate::lease`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::{Actor, ActorFutureExt, AtomicResponse, Context, Handler, WrapFuture};
 use tracing::{Instrument, Span};
 
-use crate::error::AbortReason;
+use crate::error::{AbortReason, FaultKind};
 use crate::lease::{BeatEvent, BeatThread, Pace};
 use crate::messages::{EndLease, Event, Hold};
 use crate::run::Run;
 use crate::store::Held;
 use crate::store::examine::{Examiner, Writer};
-use crate::store::lease::{self, Acquired, Claim};
-
-/// Target of the tracing events about the lease.
-const LEASE: &str = "zagg_stream::lease";
+use crate::store::lease::{self, Acquired, Claim, Membership};
+use crate::watch::LEASE;
 
 pub(crate) struct LeaseKeeper {
     run: Arc<Run>,
-    examiner: Examiner,
+    role: Role,
     /// Of the run.
     span: Span,
     state: State,
     /// What an operator should know of the store and of the lease.
     warnings: Vec<String>,
+}
+
+/// What a run has to do with the lease of its store.
+#[derive(Debug, Clone)]
+pub(crate) enum Role {
+    /// It holds the lease, once the examiner finds the store fit.
+    Holder(Examiner),
+    /// As [`Role::Holder`], and others work under its lease.
+    Coordinator(Examiner),
+    /// It works under the lease of another process.
+    Member(Membership),
+}
+
+impl Role {
+    fn pace(&self, ttl: Duration) -> Pace {
+        match self {
+            Self::Holder(_) => Pace::for_ttl(ttl),
+            Self::Coordinator(_) => Pace::for_fleet(ttl),
+            Self::Member(_) => Pace::for_member(ttl),
+        }
+    }
 }
 
 enum State {
@@ -40,11 +60,11 @@ enum State {
 }
 
 impl LeaseKeeper {
-    /// A keeper that has the store examined, by `examiner`, before it takes the lease.
-    pub(crate) fn new(run: Arc<Run>, examiner: Examiner) -> Self {
+    /// The keeper of a run.
+    pub(crate) fn new(run: Arc<Run>, role: Role) -> Self {
         Self {
             run,
-            examiner,
+            role,
             span: Span::current(),
             state: State::NotAsked,
             warnings: Vec::new(),
@@ -59,7 +79,7 @@ impl LeaseKeeper {
         };
         self.warnings.extend(warning);
         let Acquired { held, claimed_from } = acquired;
-        let (run, pace) = (self.run.clone(), Pace::for_ttl(held.ttl()));
+        let (run, pace) = (self.run.clone(), self.role.pace(held.ttl()));
         let on_event = move |event| on_beat(&run, pace, event);
         let spawn = || BeatThread::spawn(&self.run.root, held.clone(), pace, on_event);
         let beats = self.span.in_scope(spawn);
@@ -94,8 +114,12 @@ struct Taken {
     warning: Option<String>,
 }
 
-/// Has the store examined, and takes the lease.
-async fn take(run: &Run, examiner: &Examiner) -> Result<Taken, AbortReason> {
+/// Has the store examined and takes the lease, or joins it.
+async fn take(run: &Run, role: &Role) -> Result<Taken, AbortReason> {
+    let examiner = match role {
+        Role::Holder(examiner) | Role::Coordinator(examiner) => examiner,
+        Role::Member(membership) => return join(run, membership).await,
+    };
     let lease_ttl = run.settings.lease_ttl;
     let writer = Writer {
         run_id: &run.run_id,
@@ -113,6 +137,21 @@ async fn take(run: &Run, examiner: &Examiner) -> Result<Taken, AbortReason> {
     Ok(Taken {
         acquired: acquired.map_err(|error| AbortReason::LeaseRefused(Arc::new(error)))?,
         warning: examined.clock_warning(),
+    })
+}
+
+async fn join(run: &Run, membership: &Membership) -> Result<Taken, AbortReason> {
+    let joined = lease::join(&run.root, membership, run.clock.clone()).await;
+    let held = joined.map_err(|error| match error.kind() {
+        FaultKind::LeaseLost => AbortReason::LeaseLost(error.to_string()),
+        _ => AbortReason::LeaseRefused(Arc::new(error)),
+    })?;
+    Ok(Taken {
+        acquired: Acquired {
+            held,
+            claimed_from: None,
+        },
+        warning: None,
     })
 }
 
@@ -151,8 +190,8 @@ impl Handler<Hold> for LeaseKeeper {
         if let Some(answer) = answer {
             return AtomicResponse::new(Box::pin(actix::fut::ready(answer)));
         }
-        let (run, examiner) = (self.run.clone(), self.examiner.clone());
-        let kept = async move { take(&run, &examiner).await }
+        let (run, role) = (self.run.clone(), self.role.clone());
+        let kept = async move { take(&run, &role).await }
             .instrument(self.span.clone())
             .into_actor(self)
             .map(|taken, keeper, _| keeper.keep(taken));

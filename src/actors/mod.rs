@@ -31,7 +31,7 @@ use actix::{Actor, Addr};
 use tokio::sync::oneshot;
 
 use crate::abort::AbortSignal;
-use crate::kernels::words::WordError;
+use crate::ladder::{Ladder, LadderWork};
 use crate::report::Tally;
 use crate::run::Run;
 use crate::store::template::ColumnTemplate;
@@ -40,11 +40,11 @@ use crate::work::WorkSet;
 
 use column_writer::ColumnWriter;
 use discovery::Discovery;
-use finisher::Finisher;
+pub(crate) use finisher::Finisher;
 use fold::FoldActor;
 pub(crate) use fold::{BUDGET_PER_WINDOW_BYTE, RESIDENT_PER_DECODED_BYTE};
 use gate::GateActor;
-pub(crate) use lease_keeper::LeaseKeeper;
+pub(crate) use lease_keeper::{LeaseKeeper, Role};
 use level_builder::LevelBuilder;
 use level_gate::LevelGate;
 use stamp_reader::StampReader;
@@ -99,22 +99,27 @@ pub(crate) struct Ladders {
     pub finisher: Addr<Finisher>,
 }
 
+/// Starts only what comes last of a ladder that is built elsewhere.
+pub(crate) fn start_finisher(
+    ladder: Arc<Ladder>,
+    work: Arc<LadderWork>,
+    keeper: Addr<LeaseKeeper>,
+) -> Addr<Finisher> {
+    Finisher::new(ladder, work, keeper).start()
+}
+
 /// Starts the stages of the ladder, last one first.
-///
-/// # Errors
-/// When a word names no cell, which the records have been checked for.
 pub(crate) fn start_ladder(
     search: Search,
     keeper: Addr<LeaseKeeper>,
     watched: Arc<Watched>,
-) -> Result<Ladders, WordError> {
+) -> Ladders {
     let (done, tally) = oneshot::channel();
     let (ladder, work) = (search.ladder.clone(), search.work.clone());
-    watched.expect(search.num_targets()?);
     let supervisor = Supervisor::new(ladder.run.clone(), watched.clone(), done).start();
-    let finisher = Finisher::new(ladder.clone(), work, keeper.clone()).start();
+    let finisher = start_finisher(ladder.clone(), work, keeper.clone());
     let builder = LevelBuilder::new(ladder.clone(), keeper, finisher.clone()).start();
     let gate = LevelGate::new(ladder, builder, finisher.clone()).start();
     TargetFinder::new(search, gate, supervisor, watched).start();
-    Ok(Ladders { tally, finisher })
+    Ladders { tally, finisher }
 }

@@ -189,7 +189,7 @@ impl Supervisor {
             return;
         }
         let counts = &self.tally.counts;
-        if counts.failed > 0 && counts.written + counts.current + counts.planned == 0 {
+        if counts.nothing_worked() && !self.run.is_part {
             let last = self.tally.failed_leaves.last();
             let error = last.map_or(String::new(), |leaf| leaf.error.clone());
             self.run.stop(AbortReason::NothingWorked { error });

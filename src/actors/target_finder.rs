@@ -33,6 +33,8 @@ pub(crate) struct Search {
     pub work: Arc<LadderWork>,
     /// Only what lies above these shards; none means all.
     pub above: Vec<u64>,
+    /// Only artifacts of these orders; none means all.
+    pub orders: Vec<u8>,
 }
 
 impl Search {
@@ -40,7 +42,7 @@ impl Search {
     ///
     /// # Errors
     /// When a word names no cell, which the records have been checked for.
-    fn targets<'a>(
+    pub(crate) fn targets<'a>(
         &'a self,
         level: &'a Level,
     ) -> Result<impl Iterator<Item = Result<Target, WordError>> + 'a, WordError> {
@@ -52,6 +54,10 @@ impl Search {
         }))
     }
 
+    fn is_asked_for(&self, order: u8) -> bool {
+        self.orders.is_empty() || self.orders.contains(&order)
+    }
+
     /// How many artifacts there are.
     ///
     /// # Errors
@@ -59,7 +65,7 @@ impl Search {
     pub(crate) fn num_targets(&self) -> Result<u64, WordError> {
         let levels = self.ladder.template.plan.levels.iter();
         let mut num_targets = 0;
-        for level in levels {
+        for level in levels.filter(|level| self.is_asked_for(level.order)) {
             for target in self.targets(level)? {
                 target?;
                 num_targets += 1;
@@ -103,7 +109,10 @@ async fn find(search: Search, gate: Addr<LevelGate>, supervisor: Addr<Supervisor
     let places = Arc::new(Semaphore::new(max_in_flight as usize));
     let mut left = search.num_targets().unwrap_or(0);
     for batch in search.ladder.template.plan.batches(settings.tuple_width) {
-        for order in batch {
+        for order in batch
+            .into_iter()
+            .filter(|order| search.is_asked_for(*order))
+        {
             left -= send_level(&search, order, &places, &gate, &supervisor).await;
         }
         // Every place is free again when every artifact of the batch has its outcome.

@@ -4,6 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use super::fleet::FleetArgs;
+use super::progress::Mode;
+#[cfg(feature = "serve")]
+use super::serve::ServeArgs;
+use super::shell::{CompletionsArgs, ManArgs};
+use super::worker::WorkerArgs;
 use crate::kernels::plan::FoldLaw;
 use crate::settings::parse_size;
 
@@ -24,6 +30,10 @@ pub(super) struct LogArgs {
     /// `zagg_stream=debug`. RUST_LOG is used when this is not given.
     #[arg(long, global = true, value_name = "LEVEL")]
     pub log_level: Option<String>,
+    /// How to show progress on stderr: a display on a terminal and a line every half minute
+    /// elsewhere, unless told otherwise.
+    #[arg(long, global = true, value_name = "HOW", default_value = "auto")]
+    pub progress: Mode,
     /// How to log on stderr.
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
@@ -78,6 +88,24 @@ pub(super) enum Command {
     /// Example: zagg-stream cube check s3://bucket/cubes/30TWM.zarr
     #[command(subcommand)]
     Cube(CubeCommand),
+    /// Serve upgrades over HTTP: start, follow, stop, and a page to do so.
+    ///
+    /// Example: zagg-stream serve --listen 127.0.0.1:8480 --config serve.toml
+    #[cfg(feature = "serve")]
+    Serve(ServeArgs),
+    /// Print completions for a shell.
+    ///
+    /// Example: zagg-stream completions bash
+    Completions(CompletionsArgs),
+    /// Print the man page, or write one for every command into a directory.
+    ///
+    /// Example: zagg-stream man /usr/local/share/man/man1
+    Man(ManArgs),
+    /// Work on one part of a run that `upgrade --fleet` coordinates, as an array of a
+    /// scheduler has it do.
+    ///
+    /// Example: zagg-stream worker --run s3://bucket/product/.zagg-stream/fleet-ID/columns --part 0
+    Worker(WorkerArgs),
     /// Write a small real store to try an upgrade on.
     ///
     /// Example: zagg-stream demo /tmp/demo --leaves 4
@@ -152,8 +180,10 @@ pub(super) struct UpgradeArgs {
     pub run: RunArgs,
     #[command(flatten)]
     pub ladder: LadderArgs,
+    #[command(flatten)]
+    pub fleet: FleetArgs,
     /// Write at most this many columns, then stop; run again for more.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "fleet")]
     pub max_leaves: Option<u64>,
     /// Delete what the earlier pyramid left behind, once the store is verified. It is not
     /// brought back.

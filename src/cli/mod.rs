@@ -4,26 +4,34 @@ mod args;
 mod cube;
 mod declare;
 mod demo;
+mod fleet;
+mod invocation;
 mod lease;
 mod output;
 mod pass;
 mod plan;
+mod progress;
 mod receipt;
 mod retire;
+#[cfg(feature = "serve")]
+mod serve;
+mod shell;
 mod signals;
 mod summary;
 mod upgrade;
 mod verify;
+mod worker;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use args::{Args, Command};
+use args::Command;
 
 /// Parses the arguments, runs the command, and says how it ended.
 pub fn run() -> ExitCode {
-    let args = Args::parse();
+    let args = match invocation::parse() {
+        Ok(args) => args,
+        Err(code) => return code,
+    };
     if let Err(error) = output::start_logging(&args.log) {
         return output::usage(&error);
     }
@@ -34,7 +42,7 @@ pub fn run() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return output::usage(&format!("cannot start: {error}")),
     };
-    runtime.block_on(async {
+    let code = runtime.block_on(async {
         match args.command {
             Command::Backfill(options) => pass::backfill(options).await,
             Command::Sweep(options) => pass::sweep(options).await,
@@ -46,6 +54,13 @@ pub fn run() -> ExitCode {
             Command::Lease(command) => lease::run(command).await,
             Command::Cube(command) => cube::run(command).await,
             Command::Demo(options) => demo::run(options).await,
+            Command::Completions(options) => shell::completions(&options),
+            Command::Man(options) => shell::man(&options),
+            #[cfg(feature = "serve")]
+            Command::Serve(options) => serve::run(options).await,
+            Command::Worker(options) => worker::run(options).await,
         }
-    })
+    });
+    progress::end();
+    code
 }

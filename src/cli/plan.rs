@@ -281,7 +281,11 @@ fn ladder_text(ladder: &PlannedLadder) -> String {
         let _ = writeln!(
             text,
             "  ladder order {:>2}: cells of order {:>2}, {:<12} {:>6} due, {:>6} current",
-            level.order, level.cells, level.regime, level.due, level.current
+            level.order,
+            level.cells,
+            level.regime.as_str(),
+            level.due,
+            level.current
         );
     }
     text

@@ -17,8 +17,11 @@ pub(super) async fn stop_or_exit(stop: impl FnOnce(&str), left: &str) -> std::co
     tracing::warn!("{first}: finishing what is being written; once more to stop at once");
     stop(first);
     let second = signal().await;
-    output::complain(&format!("{second} again: stopping at once; {left}"));
-    std::process::exit(i32::from(Ending::Interrupted.exit_code()))
+    let error = format!("{second} again: stopping at once; {left}");
+    let ending = Ending::Interrupted;
+    output::print_owed(ending.as_str(), ending.exit_code(), &error);
+    output::complain(&error);
+    std::process::exit(i32::from(ending.exit_code()))
 }
 
 #[cfg(unix)]

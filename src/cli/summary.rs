@@ -122,7 +122,7 @@ fn levels(ladder: &LadderReport, dry_run: bool) -> String {
             level.written,
             level.current,
             level.source_children.folded,
-            level.regime,
+            level.regime.as_str(),
         );
     }
     text

@@ -32,6 +32,11 @@ pub(super) async fn run(args: UpgradeArgs) -> ExitCode {
         .settings(settings.clone())
         .retire(args.retire)
         .receipt(args.receipt);
+    match args.fleet.fleet() {
+        Ok(Some(fleet)) => runbook = runbook.fleet(fleet),
+        Ok(None) => {}
+        Err(error) => return output::usage(&error),
+    }
     if let Some(path) = &args.config {
         let config = match declare::read_config(path) {
             Ok(config) => config,

@@ -75,7 +75,7 @@ impl Generation {
 }
 
 /// What became of the children of an artifact.
-#[derive(serde::Serialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(serde::Serialize, serde::Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceChildren {
     /// Children whose column was read.
     pub folded: u64,

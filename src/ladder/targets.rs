@@ -1,21 +1,20 @@
 //! The artifacts of a ladder above the leaves of a store, and what each folds from.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::kernels::words::{WordError, morton};
 use crate::messages::LeafRef;
 use crate::pyramid::{LadderPlan, Level, Regime};
 use crate::store::artifact::{ALL, Artifact, Tier};
 use crate::store::{Root, StoreError};
+pub(crate) use crate::work::Windows;
 use crate::work::WorkSet;
-
-/// Window labels; `None` on a store without windows.
-pub(crate) type Windows = BTreeSet<Option<String>>;
 
 /// The shards of a store with their windows, in word order.
 #[derive(Debug, Clone)]
 pub(crate) struct LadderWork {
-    shards: Vec<(u64, Windows)>,
+    shards: Vec<(u64, Arc<Windows>)>,
 }
 
 /// A node whose column an artifact reads, with the windows that are read of it.
@@ -64,6 +63,11 @@ impl LadderWork {
         self.shards.iter().map(|(word, _)| *word)
     }
 
+    /// The shards with their windows, in word order.
+    pub(crate) fn shards_with_windows(&self) -> &[(u64, Arc<Windows>)] {
+        &self.shards
+    }
+
     /// The leaves, in word order and window order.
     ///
     /// # Errors
@@ -94,7 +98,7 @@ impl LadderWork {
         plan: &'a LadderPlan,
         level: &'a Level,
     ) -> impl Iterator<Item = Result<Target, WordError>> + 'a {
-        let node = |(word, _): &(u64, Windows)| morton::coarsen(*word, level.order);
+        let node = |(word, _): &(u64, Arc<Windows>)| morton::coarsen(*word, level.order);
         self.shards
             .chunk_by(move |a, b| node(a) == node(b))
             .flat_map(move |shards| match node_targets(plan, level, shards) {
@@ -108,7 +112,7 @@ impl LadderWork {
 fn node_targets(
     plan: &LadderPlan,
     level: &Level,
-    shards: &[(u64, Windows)],
+    shards: &[(u64, Arc<Windows>)],
 ) -> Result<Vec<Target>, WordError> {
     let Some((first, _)) = shards.first() else {
         return Ok(Vec::new());

@@ -1,6 +1,6 @@
 //! What a watcher of a pass sees.
 
-use crate::messages::{Progress, Reason, Step};
+use crate::messages::{Parts, Progress, Reason, Step};
 use crate::report::Ending;
 
 /// Something that happened in a pass. A slow watcher loses the oldest events, never
@@ -25,6 +25,8 @@ pub enum Event {
     },
     /// How far a step is; told every second while it works, and at its end.
     Progress(Progress),
+    /// How far the workers of a fleet are.
+    Parts(Parts),
     /// A step has ended, well or not.
     StepEnded {
         /// Which.

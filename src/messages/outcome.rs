@@ -8,7 +8,9 @@ use crate::report::StageSeconds;
 
 /// Why a column is not current, by the check that found it (`format.md` section 7,
 /// "Skip gate").
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
     /// The column is not there, or was never finished.

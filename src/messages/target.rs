@@ -9,7 +9,7 @@ use crate::ladder::Target;
 use crate::ladder::children::Children;
 use crate::ladder::generation::SourceChildren;
 use crate::messages::{Reason, Ticket};
-use crate::report::LadderReport;
+use crate::report::{LadderReport, LevelReport};
 use crate::store::artifact::Tier;
 
 /// TargetFinder → LevelGate: an artifact whose children's columns are all written.
@@ -64,4 +64,6 @@ impl TargetStands {
 pub(crate) struct Finish {
     /// Whether they may: not when an artifact failed or was left out.
     pub is_complete: bool,
+    /// What became of the levels in other processes.
+    pub elsewhere: Vec<LevelReport>,
 }

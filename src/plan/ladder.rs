@@ -141,7 +141,7 @@ impl<'a> LadderPlanner<'a> {
         let mut planned = PlannedLevel {
             order: level.order,
             cells: level.cells,
-            regime: level.regime.as_str(),
+            regime: level.regime,
             due: 0,
             current: 0,
             empty: 0,

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::obstacle::{Bearing, Obstacle};
 use crate::declare::Declared;
 use crate::kernels::plan::FoldLaw;
+use crate::pyramid::Regime;
 use crate::report::{Counts, Ending, FailedLeaf, Verdicts};
 use crate::store::{Examination, Tally};
 
@@ -221,7 +222,7 @@ pub struct PlannedLevel {
     /// Order of the cells of their overviews.
     pub cells: u8,
     /// How the cells come from the columns below.
-    pub regime: &'static str,
+    pub regime: Regime,
     /// Artifacts to be written.
     pub due: u64,
     /// Artifacts that are current.

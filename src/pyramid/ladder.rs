@@ -11,11 +11,14 @@ use crate::pyramid::declaration::{Declaration, DeclarationError, Entry};
 pub(crate) const STAGE_STEP: u8 = 3;
 
 /// How a level comes from the columns below it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Regime {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub enum Regime {
     /// The children's members at the level's own cells, one behind the other.
+    #[serde(rename = "stage-gather")]
     Gather,
     /// The children's relayed members, folded flat.
+    #[serde(rename = "stage-merge")]
     Merge,
 }
 

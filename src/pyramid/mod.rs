@@ -15,6 +15,7 @@ pub use block::Previous;
 pub use config::ConfigError;
 pub use declaration::{Declaration, DeclarationError};
 pub use field::{Approximate, Field, FieldClass, Packed};
-pub(crate) use ladder::{LadderPlan, Level, Regime};
+pub use ladder::Regime;
+pub(crate) use ladder::{LadderPlan, Level};
 pub use schedule::{Lever, ScheduleError};
 pub use semantics::{HashVerdict, semantic_core};

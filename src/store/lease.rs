@@ -16,14 +16,16 @@ mod acquire;
 mod beat;
 mod error;
 mod held;
+mod joined;
 mod record;
 mod release;
 mod turn;
 
 pub(crate) use acquire::{Acquired, acquire, refuse_if_live};
-pub(crate) use beat::beat;
+use beat::beat;
 pub use error::LeaseError;
 pub(crate) use held::Held;
+pub(crate) use joined::{Membership, join};
 pub(crate) use record::{LeaseRecord, Standing};
 pub(crate) use release::{Released, give_back, release};
 
@@ -95,6 +97,17 @@ impl Claim {
             skew_s: found.clock_skew_s.unwrap_or_default(),
             ..self
         }
+    }
+}
+
+/// Confirms the lease once: by a beat, or where it is another process's, by having seen one.
+///
+/// # Errors
+/// As [`beat()`], and of a lease that was joined, as [`join`].
+pub(crate) async fn confirm(root: &Root, held: &Held) -> Result<(), LeaseError> {
+    match held.is_joined() {
+        true => joined::observe(root, held).await.map(drop),
+        false => beat(root, held).await,
     }
 }
 

@@ -5,7 +5,7 @@
 //! cannot be *fetched* is another matter and ends the discovery: going on would pass
 //! over leaves that are there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -21,6 +21,9 @@ use crate::kernels::words::morton;
 
 /// Records fetched at once.
 const CONCURRENT_READS: usize = 8;
+
+/// The column that says how many cells of a shard have data.
+const CELLS: &str = "cells_with_data";
 
 /// Whole numbers up to here are exact in a float64 column.
 const EXACT_IN_F64: f64 = 9_007_199_254_740_992.0;
@@ -66,6 +69,8 @@ pub(crate) struct WorkItem {
 pub(crate) struct Records {
     /// The leaves, sorted, each once.
     pub items: Vec<WorkItem>,
+    /// Cells with data of each shard that a record tells it of; the most of them.
+    pub cells: BTreeMap<u64, u64>,
     /// Shards of a windowed store for which a record names no window, sorted, each once:
     /// list each one's node with [`windows_at`].
     pub needs_window_listing: Vec<u64>,
@@ -137,12 +142,19 @@ impl Records {
                 }
             };
             let (mut foreign, mut bad_labels) = (0, 0);
-            for (shard, label) in rows.shards {
+            for Row {
+                shard,
+                window: label,
+                cells,
+            } in rows.shards
+            {
                 if morton::order(shard) != Ok(manifest.shard_order()) {
                     skipped.insert(shard);
                     foreign += 1;
                     continue;
                 }
+                let most = records.cells.entry(shard).or_default();
+                *most = cells.max(*most);
                 let window = match label {
                     // `all` is how a label says that there is no window (`format.md` section 1).
                     Some(label) if windowed && label != "all" => {
@@ -186,9 +198,18 @@ impl Records {
 /// What one record says: the successful rows that have a shard.
 #[derive(Debug, Default, PartialEq)]
 struct Rows {
-    shards: Vec<(u64, Option<String>)>,
+    shards: Vec<Row>,
     /// Rows whose shard key a float64 cannot hold.
     inexact: usize,
+}
+
+/// One row.
+#[derive(Debug, PartialEq)]
+struct Row {
+    shard: u64,
+    window: Option<String>,
+    /// Cells with data; 0 when it does not say.
+    cells: u64,
 }
 
 async fn read_rows(bytes: Bytes) -> Result<Rows, String> {
@@ -210,7 +231,7 @@ fn parse_rows(bytes: Bytes) -> Result<Rows, ParquetError> {
     let wanted: Vec<_> = schema
         .get_fields()
         .iter()
-        .filter(|field| matches!(field.name(), "shard_key" | "success" | "window"))
+        .filter(|field| matches!(field.name(), "shard_key" | "success" | "window" | CELLS))
         .cloned()
         .collect();
     let has = |name: &str| wanted.iter().any(|field| field.name() == name);
@@ -228,11 +249,12 @@ fn parse_rows(bytes: Bytes) -> Result<Rows, ParquetError> {
         let row = row?;
         let mut shard = Key::Absent;
         let mut success = no_success_column;
-        let mut window = None;
+        let (mut window, mut cells) = (None, 0);
         for (name, field) in row.get_column_iter() {
             match name.as_str() {
                 "shard_key" => shard = key(field),
                 "success" => success = is_true(field),
+                CELLS => cells = count(field),
                 _ => window = label(field),
             }
         }
@@ -240,7 +262,11 @@ fn parse_rows(bytes: Bytes) -> Result<Rows, ParquetError> {
             _ if !success => {}
             Key::Absent => {}
             Key::Inexact => rows.inexact += 1,
-            Key::Word(word) => rows.shards.push((word, window)),
+            Key::Word(shard) => rows.shards.push(Row {
+                shard,
+                window,
+                cells,
+            }),
         }
     }
     Ok(rows)
@@ -266,6 +292,19 @@ fn key(field: &Field) -> Key {
         Field::Double(word) if word.is_nan() => Key::Absent,
         Field::Double(_) => Key::Inexact,
         _ => Key::Absent,
+    }
+}
+
+/// A count that is missing or odd is 0: it decides nothing but how work is shared out.
+fn count(field: &Field) -> u64 {
+    match *field {
+        Field::Int(n) => u64::try_from(n).unwrap_or(0),
+        Field::Long(n) => u64::try_from(n).unwrap_or(0),
+        Field::UInt(n) => n.into(),
+        Field::ULong(n) => n,
+        // Saturates, and takes a missing one for 0.
+        Field::Double(n) => n as u64,
+        _ => 0,
     }
 }
 

@@ -15,7 +15,7 @@ use backoff::ExponentialBackoff;
 use crate::error::FaultKind;
 
 /// How often, how fast and how long a request is tried again.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct RetryPolicy {
     /// Tries in all, the first one included.
     pub max_attempts: u32,

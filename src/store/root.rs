@@ -184,6 +184,13 @@ impl Root {
         Some(journal.touched().clone())
     }
 
+    /// Notes what was written and deleted by another process, if note is taken.
+    pub(crate) fn note(&self, touched: Touched) {
+        if let Some(journal) = &self.0.journal {
+            journal.add(touched);
+        }
+    }
+
     /// Tries again, under this root's policy and counted as its requests are, what is more
     /// than one request, or one that is otherwise tried once. It must read before it acts.
     pub(crate) async fn repeat<T, E, Answer>(

@@ -136,6 +136,11 @@ impl Running {
         self.child.try_wait().unwrap().is_some()
     }
 
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal, such as `TERM`, `KILL`, `STOP` or `CONT`.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill")

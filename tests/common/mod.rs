@@ -7,6 +7,7 @@
 
 pub(crate) mod array;
 pub(crate) mod binary;
+pub(crate) mod browser;
 pub(crate) mod bucket;
 pub(crate) mod cases;
 pub(crate) mod child;
@@ -14,6 +15,7 @@ pub(crate) mod compare;
 pub(crate) mod cubes;
 pub(crate) mod dice;
 pub(crate) mod faults;
+pub(crate) mod fleet;
 pub(crate) mod http;
 pub(crate) mod ladder;
 pub(crate) mod leaf;
@@ -24,7 +26,10 @@ pub(crate) mod old;
 pub(crate) mod published;
 pub(crate) mod python;
 pub(crate) mod s3;
+pub(crate) mod served;
 pub(crate) mod shard;
+pub(crate) mod slurm;
 pub(crate) mod stores;
+pub(crate) mod terminal;
 pub(crate) mod times;
 pub(crate) mod verified;

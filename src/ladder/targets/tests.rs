@@ -40,7 +40,12 @@ fn work(leaves: &Leaves) -> LadderWork {
         .map(|(id, windows)| (decimal::parse(id).unwrap(), windows.clone()))
         .collect();
     shards.sort_unstable();
-    LadderWork { shards }
+    let shards = shards.into_iter();
+    LadderWork {
+        shards: shards
+            .map(|(word, windows)| (word, windows.into()))
+            .collect(),
+    }
 }
 
 /// The ancestor at an order: an id without its last digits.

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::joined::Membership;
 use super::{Claim, IfMatch, LeaseError};
-use crate::store::root::Root;
+use crate::store::root::{Root, Version};
 use crate::time::{Clock, Moment, iso};
 
 /// What a holder knows about its own lease. Clones share it.
@@ -28,6 +29,16 @@ struct HeldInner {
     if_match: IfMatch,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
+    /// Set when the lease is another process's, for which this one works.
+    joined: Option<Joined>,
+}
+
+/// What one that works under another's lease knows beside it.
+struct Joined {
+    /// The writing of the lease that was last seen, and when it was looked for.
+    seen: Mutex<Option<(Version, Moment)>>,
+    /// Its own part of the work, which it must hold, too.
+    part: Held,
 }
 
 struct State {
@@ -72,7 +83,48 @@ impl Held {
                 heartbeat: confirmed,
                 end: None,
             }),
+            joined: None,
         }))
+    }
+
+    /// The lease of a run that is joined at this moment.
+    pub(super) fn joined(
+        root: &Root,
+        membership: &Membership,
+        clock: Arc<dyn Clock>,
+        asked: Moment,
+    ) -> Self {
+        Self(Arc::new(HeldInner {
+            root: root.url().to_owned(),
+            run_id: membership.run_id.clone(),
+            ttl_s: membership.ttl_s,
+            good_for: Duration::from_secs(membership.ttl_s),
+            if_match: IfMatch::NotHonoured,
+            clock,
+            state: Mutex::new(State {
+                confirmed: asked,
+                heartbeat: asked,
+                end: None,
+            }),
+            joined: Some(Joined {
+                seen: Mutex::default(),
+                part: membership.part.clone(),
+            }),
+        }))
+    }
+
+    /// Whether the lease is another process's, which alone confirms it and gives it back.
+    pub(super) fn is_joined(&self) -> bool {
+        self.0.joined.is_some()
+    }
+
+    /// Notes the writing that was seen by a look at `asked`. When it is another than before,
+    /// the moment of the look before, since which it was written.
+    pub(super) fn note_seen(&self, version: &Version, asked: Moment) -> Option<Moment> {
+        let joined = self.0.joined.as_ref()?;
+        let mut seen = joined.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (before, looked) = seen.replace((version.clone(), asked))?;
+        (before != *version).then_some(looked)
     }
 
     /// The run that holds the lease.
@@ -117,9 +169,12 @@ impl Held {
         if state.end.is_none() && silent >= self.0.good_for {
             state.end = Some(End::Stale(silent));
         }
-        match state.end.clone() {
-            None => Ok(()),
-            Some(end) => Err(self.error(end)),
+        let end = state.end.clone();
+        drop(state);
+        match (end, &self.0.joined) {
+            (Some(end), _) => Err(self.error(end)),
+            (None, Some(joined)) => joined.part.ensure_fresh(),
+            (None, None) => Ok(()),
         }
     }
 

@@ -123,7 +123,7 @@ impl Standing {
         }
     }
 
-    pub(super) fn holder(&self) -> Option<String> {
+    pub(crate) fn holder(&self) -> Option<String> {
         match self {
             Self::Lease(record) => Some(record.run_id().to_owned()),
             _ => None,

@@ -46,6 +46,9 @@ pub(crate) async fn release(
 /// # Errors
 /// The failed request; the lease then stands, and [`Held::stands`] says until when.
 pub(crate) async fn give_back(root: &Root, held: &Held) -> Result<Released, LeaseError> {
+    if held.is_joined() {
+        return Ok(Released::NotOurs(Some(held.run_id().to_owned())));
+    }
     let release = Release {
         root: root.with_retry(RetryPolicy::never()),
         run_id: held.run_id(),

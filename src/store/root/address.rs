@@ -138,6 +138,29 @@ impl Root {
         Self::assemble(Arc::new(store), "", url.to_owned(), origin)
     }
 
+    /// The root at `prefix` below this one, through the same client.
+    pub(crate) fn below(&self, prefix: &str) -> Self {
+        let join = |base: &str| match base.trim_end_matches('/') {
+            "" => prefix.to_owned(),
+            base => format!("{base}/{prefix}"),
+        };
+        Self(Arc::new(Inner {
+            base: join(&self.0.base),
+            url: join(&self.0.url),
+            ..Inner::clone(&self.0)
+        }))
+    }
+
+    /// The address as another process of any directory can open it.
+    pub(crate) fn absolute(&self) -> String {
+        let Origin::Local { path, .. } = &self.0.origin else {
+            return self.0.url.clone();
+        };
+        // One that cannot be resolved is told as it was given.
+        let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+        path.join(&self.0.base).display().to_string()
+    }
+
     /// The same root through a client of its own, sharing only the tally.
     ///
     /// The connections of a client are driven by the runtime that opened them, so a

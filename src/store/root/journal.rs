@@ -31,6 +31,16 @@ impl Journal {
         touched.deleted.insert(key);
     }
 
+    /// Adds what another process wrote and deleted.
+    pub(super) fn add(&self, other: Touched) {
+        for key in other.written {
+            self.on_write(key);
+        }
+        for key in other.deleted {
+            self.on_delete(key);
+        }
+    }
+
     pub(super) fn touched(&self) -> MutexGuard<'_, Touched> {
         // The sets are whole after every change, so a panic elsewhere does not spoil them.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::FaultKind;
 
 /// Requests made and bytes moved so far, retries included.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// GET requests, one per merged range.
     pub get: u64,
@@ -30,6 +30,24 @@ pub struct Tally {
     /// The fewest requests that were made at once because the store asked for less; `None`
     /// when it never did.
     pub lowest_cap: Option<u64>,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.get += other.get;
+        self.head += other.head;
+        self.put += other.put;
+        self.list += other.list;
+        self.delete += other.delete;
+        self.bytes_read += other.bytes_read;
+        self.bytes_written += other.bytes_written;
+        self.throttled += other.throttled;
+        self.retried += other.retried;
+        self.lowest_cap = match (self.lowest_cap, other.lowest_cap) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
 }
 
 impl Tally {

@@ -1,0 +1,27 @@
+//! Progress as a line now and then, for logs and pipes.
+
+use std::time::Instant;
+
+use super::{Screen, Shared, Show, text};
+
+/// Writes lines.
+pub(super) struct Lines {
+    shared: Shared,
+    screen: Screen,
+}
+
+impl Lines {
+    pub(super) fn new(shared: Shared, screen: Screen) -> Self {
+        Self { shared, screen }
+    }
+}
+
+impl Show for Lines {
+    fn show(&mut self, now: Instant) {
+        if let Some(line) = text::line(&self.shared.state(), now) {
+            self.screen.line(&line);
+        }
+    }
+
+    fn end(&mut self) {}
+}

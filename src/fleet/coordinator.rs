@@ -1,0 +1,371 @@
+//! The run that holds the lease and gives its work to others.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::Addr;
+use futures::{StreamExt, TryStreamExt, stream};
+
+use super::directory::{self, ArrayDir};
+use super::engine::{Tasks, Workers};
+use super::follow::{Follow, FollowError};
+use super::merge::Merged;
+use super::plan::{self, PLAN_SPEC, Part, Phase, Plan};
+use super::{Fleet, costs};
+use crate::VERSION;
+use crate::actors::{LeaseKeeper, Search};
+use crate::error::AbortReason;
+use crate::kernels::words::{WordError, decimal, morton};
+use crate::messages::{Hold, Step};
+use crate::report::{LevelReport, Report, Tally};
+use crate::run::Run;
+use crate::settings::Settings;
+use crate::steps::{self, Admitted};
+use crate::store::{Root, Tally as Requests};
+use crate::watch::Watched;
+use crate::work::ShardWork;
+
+/// Parts written at once.
+const WRITTEN_AT_ONCE: usize = 16;
+
+/// The least time for which a part is its worker's, as far as the lease lasts so long.
+const LEAST_PART_TTL: Duration = Duration::from_secs(10);
+
+/// Ttls of a part in one of the lease.
+const PART_TTLS: u32 = 15;
+
+/// Looks at the reports within a ttl, at least.
+const LOOKS: u32 = 60;
+
+/// The longest time between two looks.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// A run whose work is done by a fleet.
+pub(crate) struct Coordinator {
+    run: Arc<Run>,
+    fleet: Fleet,
+    dir: Root,
+    declaration_hash: String,
+    requests: Requests,
+    bytes_read: u64,
+    peak_in_flight_bytes: u64,
+}
+
+impl Coordinator {
+    /// Takes the lease and makes ready. `None` when nothing is to be written, and when the
+    /// lease cannot be had, and then the run is stopping.
+    pub(crate) async fn begin(
+        fleet: &Fleet,
+        admitted: &Admitted,
+        keeper: &Addr<LeaseKeeper>,
+    ) -> Option<Self> {
+        let run = &admitted.run;
+        if run.settings.dry_run {
+            return None;
+        }
+        keeper.send(Hold).await.ok().flatten()?;
+        let dir = match &fleet.run_dir {
+            Some(dir) => dir.clone(),
+            None => directory::below_store(&run.root, &run.run_id),
+        };
+        tracing::info!(run_dir = dir.url(), workers = fleet.workers, "fleet");
+        Some(Self {
+            run: run.clone(),
+            fleet: fleet.clone(),
+            dir,
+            declaration_hash: admitted.declaration_hash.clone(),
+            requests: Requests::default(),
+            bytes_read: 0,
+            peak_in_flight_bytes: 0,
+        })
+    }
+
+    /// Has the columns written.
+    pub(crate) async fn columns(&mut self, admitted: &Admitted) -> Tally {
+        let shards = admitted.work.shards();
+        let watched = steps::watch(&self.run, Step::Columns, admitted.work.num_leaves());
+        let root = self.run.root.clone();
+        let built = async {
+            let costs = match costs::of_shards(&root, &admitted.work).await {
+                Ok(costs) => costs,
+                Err(error) => {
+                    self.fail(&FollowError::Directory(error.into()));
+                    vec![0; shards.len()]
+                }
+            };
+            let pieces: Vec<u64> = shards.iter().map(ShardWork::num_leaves).collect();
+            let cuts = self.cut(&costs, &pieces, |index| index..index + 1);
+            self.array(
+                Phase::Columns,
+                cuts,
+                |range| shards[range].to_vec(),
+                &watched,
+            )
+            .await
+        };
+        let mut tally = watched.during(built).await.tally;
+        if tally.counts.nothing_worked() {
+            let last = tally.failed_leaves.last();
+            let error = last.map_or(String::new(), |leaf| leaf.error.clone());
+            self.run.stop(AbortReason::NothingWorked { error });
+        }
+        tally.warnings.sort();
+        tally.warnings.dedup();
+        tally
+    }
+
+    /// Has the ladder built, an array for each stretch between two barriers; none is begun
+    /// once an artifact failed, because what is coarser reads what is finer.
+    pub(crate) async fn ladder(
+        &mut self,
+        search: &Search,
+        watched: &Watched,
+    ) -> (Tally, Vec<LevelReport>) {
+        let mut all = Merged::default();
+        let mut left = watched.total();
+        let shards = search.work.shards_with_windows();
+        let width = self.run.settings.tuple_width;
+        for orders in search.ladder.template.plan.batches(width) {
+            // The words have been checked when the artifacts were counted.
+            let Ok(subtrees) = Subtrees::of(search, &orders) else {
+                break;
+            };
+            if self.run.is_stopping() || all.tally.counts.failed > 0 {
+                break;
+            }
+            left = left.saturating_sub(subtrees.pieces.iter().sum());
+            let ranges = &subtrees.ranges;
+            let cuts = self.cut(&subtrees.costs, &subtrees.pieces, |index| {
+                ranges[index].clone()
+            });
+            let of = |range: Range<usize>| {
+                let shards = shards[range].iter();
+                shards
+                    .map(|(word, windows)| ShardWork::new(*word, windows.clone()))
+                    .collect()
+            };
+            let merged = self
+                .array(Phase::Ladder { orders }, cuts, of, watched)
+                .await;
+            all.absorb(merged);
+        }
+        all.tally.counts.not_attempted += left;
+        (all.tally, all.levels)
+    }
+
+    /// Removes what was left for the workers.
+    pub(crate) async fn end(self) -> Totals {
+        let mut warnings = Vec::new();
+        if let Err(error) = directory::remove(&self.dir).await {
+            warnings.push(format!(
+                "the run directory `{}` could not be removed and can be deleted: {error}",
+                self.dir.url()
+            ));
+        }
+        Totals {
+            requests: self.requests,
+            bytes_read: self.bytes_read,
+            peak_in_flight_bytes: self.peak_in_flight_bytes,
+            warnings,
+        }
+    }
+
+    /// Cuts things with these costs and pieces of work into parts, the most costly first;
+    /// `shards` says which shards a thing has.
+    fn cut(
+        &self,
+        costs: &[u64],
+        pieces: &[u64],
+        shards: impl Fn(usize) -> Range<usize>,
+    ) -> Vec<Cut> {
+        let mut cuts: Vec<Cut> = plan::cut(costs, plan::num_parts(self.fleet.workers))
+            .into_iter()
+            .map(|range| Cut {
+                shards: shards(range.start).start..shards(range.end - 1).end,
+                cost: costs[range.clone()].iter().sum(),
+                pieces: pieces[range].iter().sum(),
+            })
+            .collect();
+        cuts.sort_by_key(|cut| std::cmp::Reverse(cut.cost));
+        cuts
+    }
+
+    /// Has one array worked on.
+    async fn array(
+        &mut self,
+        phase: Phase,
+        cuts: Vec<Cut>,
+        shards: impl Fn(Range<usize>) -> Vec<ShardWork>,
+        watched: &Watched,
+    ) -> Merged {
+        if self.run.is_stopping() || cuts.is_empty() {
+            return Merged::not_attempted(cuts.iter().map(|cut| cut.pieces).sum());
+        }
+        let pieces = cuts.iter().map(|cut| cut.pieces).sum();
+        match self.try_array(phase, cuts, shards, watched).await {
+            Ok(merged) => {
+                self.requests += merged.requests;
+                self.bytes_read += merged.bytes_read;
+                let peak = self.peak_in_flight_bytes.max(merged.peak_in_flight_bytes);
+                self.peak_in_flight_bytes = peak;
+                merged
+            }
+            Err(error) => {
+                self.fail(&error);
+                Merged::not_attempted(pieces)
+            }
+        }
+    }
+
+    async fn try_array(
+        &self,
+        phase: Phase,
+        cuts: Vec<Cut>,
+        shards: impl Fn(Range<usize>) -> Vec<ShardWork>,
+        watched: &Watched,
+    ) -> Result<Merged, FollowError> {
+        let name = phase.name();
+        let array = ArrayDir::new(self.dir.below(&name));
+        let (first, last) = (|cut: &Cut| cut.shards.start, |cut: &Cut| cut.shards.end - 1);
+        let word = |index: usize| shards(index..index + 1).first().map(|shard| shard.shard);
+        let id = |index| word(index).and_then(|word| decimal::render(word).ok());
+        let parts: Vec<Part> = cuts
+            .iter()
+            .map(|cut| Part {
+                first: id(first(cut)).unwrap_or_default(),
+                last: id(last(cut)).unwrap_or_default(),
+                pieces: cut.pieces,
+                cost: cut.cost,
+            })
+            .collect();
+        stream::iter((0..).zip(&cuts))
+            .map(|(part, cut)| array.write_part(part, shards(cut.shards.clone())))
+            .buffer_unordered(WRITTEN_AT_ONCE)
+            .try_collect::<()>()
+            .await?;
+        array.write_plan(&self.plan(phase, parts.clone())).await?;
+        directory::open_phase(&self.dir, &name).await?;
+        let tasks = Tasks {
+            program: self.fleet.program.clone(),
+            array: array.root().absolute(),
+            name: format!("zagg-{name}"),
+            workers: self.fleet.workers,
+        };
+        let mut follow = Follow {
+            run: &self.run,
+            array: &array,
+            parts: &parts,
+            watched,
+            workers: Workers::new(&self.fleet.engine, tasks),
+            every: (self.run.settings.lease_ttl / LOOKS).min(LOOK_EVERY),
+        };
+        let followed = follow.until_all_ended().await;
+        if followed.is_err() {
+            follow.workers.kill().await;
+        }
+        followed
+    }
+
+    fn plan(&self, phase: Phase, parts: Vec<Part>) -> Plan {
+        let ttl = self.run.settings.lease_ttl;
+        let part_ttl = (ttl / PART_TTLS).max(LEAST_PART_TTL.min(ttl));
+        Plan {
+            spec: PLAN_SPEC.to_owned(),
+            run_id: self.run.run_id.clone(),
+            program: VERSION.to_owned(),
+            root: self.run.root.absolute(),
+            declaration_hash: self.declaration_hash.clone(),
+            phase,
+            ttl_s: ttl.as_secs(),
+            part_ttl_s: part_ttl.as_secs().max(1),
+            workers: self.fleet.workers,
+            settings: Settings {
+                shards: Vec::new(),
+                ..self.run.settings.clone()
+            },
+            parts,
+        }
+    }
+
+    fn fail(&self, error: &FollowError) {
+        let kind = error.kind();
+        self.run.stop(match kind.is_store_wide() {
+            true => AbortReason::StoreWide {
+                kind,
+                error: error.to_string(),
+                credentials_end: self.run.root.credentials_end(),
+                so_far: None,
+            },
+            false => AbortReason::Fleet(error.to_string()),
+        });
+    }
+}
+
+/// A part before it is written.
+struct Cut {
+    /// Which of the shards.
+    shards: Range<usize>,
+    cost: u64,
+    pieces: u64,
+}
+
+/// What lies between two barriers, by the nodes of the coarsest order.
+#[derive(Default)]
+struct Subtrees {
+    /// Shards below each node.
+    ranges: Vec<Range<usize>>,
+    /// Columns read of each.
+    costs: Vec<u64>,
+    /// Artifacts of each.
+    pieces: Vec<u64>,
+}
+
+impl Subtrees {
+    fn of(search: &Search, orders: &[u8]) -> Result<Self, WordError> {
+        let coarsest = orders.iter().copied().min().unwrap_or(0);
+        let mut below: HashMap<u64, (u64, u64)> = HashMap::new();
+        for order in orders {
+            let Some(level) = search.ladder.level(*order) else {
+                continue;
+            };
+            for target in search.targets(level)? {
+                let target = target?;
+                let node = morton::coarsen(target.artifact.word, coarsest)?;
+                let (cost, pieces) = below.entry(node).or_default();
+                *cost += target.children.len() as u64;
+                *pieces += 1;
+            }
+        }
+        let mut subtrees = Self::default();
+        let shards = search.work.shards_with_windows();
+        let node = |(word, _): &(u64, _)| morton::coarsen(*word, coarsest);
+        let mut start = 0;
+        for shards in shards.chunk_by(|a, b| node(a) == node(b)) {
+            let found = below.get(&node(&shards[0])?).copied();
+            let (cost, pieces) = found.unwrap_or_default();
+            subtrees.ranges.push(start..start + shards.len());
+            subtrees.costs.push(cost);
+            subtrees.pieces.push(pieces);
+            start += shards.len();
+        }
+        Ok(subtrees)
+    }
+}
+
+/// What a fleet comes to beside the tallies of its steps.
+pub(crate) struct Totals {
+    requests: Requests,
+    bytes_read: u64,
+    peak_in_flight_bytes: u64,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Totals {
+    pub(crate) fn add_to(&self, report: &mut Report) {
+        report.requests += self.requests;
+        report.bytes.read += self.bytes_read;
+        report.peak_in_flight_bytes = report.peak_in_flight_bytes.max(self.peak_in_flight_bytes);
+    }
+}

@@ -1,0 +1,205 @@
+//! The run directory: where a coordinator and its workers leave word for each other.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::part_report::PartReport;
+use super::plan::Plan;
+use crate::error::FaultKind;
+use crate::kernels::words::WordError;
+use crate::store::examine::SCRATCH;
+use crate::store::lease::{self, LeaseError};
+use crate::store::root::Entry;
+use crate::store::{Root, StoreError};
+use crate::time::SystemClock;
+use crate::work::{ShardWork, WorkSet};
+
+/// Key of the plan of an array.
+const PLAN_KEY: &str = "plan.json";
+
+/// Why what was left in a run directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DirectoryError {
+    /// A request failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A document is not what this program writes.
+    #[error(
+        "`{root}/{key}` is no document of a fleet: {reason}; give the address that `upgrade --fleet` printed or that is in its script"
+    )]
+    Document {
+        /// The directory.
+        root: String,
+        /// The document below it.
+        key: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl DirectoryError {
+    /// What kind of fault this is.
+    pub fn kind(&self) -> FaultKind {
+        match self {
+            Self::Store(error) => error.kind(),
+            Self::Document { .. } => FaultKind::Declaration,
+        }
+    }
+}
+
+/// The shards of a part, as they are written.
+#[derive(Debug, Serialize, Deserialize)]
+struct PartDocument {
+    shards: Vec<ShardWork>,
+}
+
+/// Where a run leaves word when it is not told where: below the store, beside what else is
+/// scratch there.
+pub(super) fn below_store(root: &Root, run_id: &str) -> Root {
+    root.unjournaled()
+        .below(&format!("{SCRATCH}/fleet-{run_id}"))
+}
+
+/// The directory of one array.
+#[derive(Debug, Clone)]
+pub(super) struct ArrayDir(Root);
+
+impl ArrayDir {
+    pub(super) fn new(root: Root) -> Self {
+        Self(root)
+    }
+
+    pub(super) fn root(&self) -> &Root {
+        &self.0
+    }
+
+    pub(super) async fn plan(&self) -> Result<Plan, DirectoryError> {
+        self.read(PLAN_KEY).await
+    }
+
+    /// Writes the plan, which comes last: a plan that can be read has all its parts.
+    pub(super) async fn write_plan(&self, plan: &Plan) -> Result<(), DirectoryError> {
+        self.write(PLAN_KEY, plan).await
+    }
+
+    pub(super) async fn part(&self, part: u32) -> Result<WorkSet, DirectoryError> {
+        let key = format!("parts/{part:05}.json");
+        let document: PartDocument = self.read(&key).await?;
+        let work = WorkSet::of(document.shards);
+        work.map_err(|error: WordError| self.unusable(&key, &error))
+    }
+
+    pub(super) async fn write_part(
+        &self,
+        part: u32,
+        shards: Vec<ShardWork>,
+    ) -> Result<(), DirectoryError> {
+        let key = format!("parts/{part:05}.json");
+        self.write(&key, &PartDocument { shards }).await
+    }
+
+    /// The root of the lease of a part.
+    pub(super) fn lease(&self, part: u32) -> Root {
+        self.0.below(&format!("leases/{part:05}"))
+    }
+
+    /// Gives a part back whose worker is gone.
+    ///
+    /// # Errors
+    /// Failed requests.
+    pub(super) async fn free(&self, part: u32) -> Result<(), LeaseError> {
+        let root = self.lease(part);
+        if let Some(worker) = lease::show(&root).await?.holder() {
+            lease::release(&root, &worker, &SystemClock::new()).await?;
+        }
+        Ok(())
+    }
+
+    /// The last report of a part.
+    pub(super) async fn report(&self, part: u32) -> Result<Option<PartReport>, DirectoryError> {
+        let key = report_key(part);
+        let Some(bytes) = self.0.get_if_present(&key).await? else {
+            return Ok(None);
+        };
+        let report = serde_json::from_slice(&bytes);
+        report
+            .map(Some)
+            .map_err(|error| self.unusable(&key, &error))
+    }
+
+    /// The reports as they stand, by part: what tells one writing from the next.
+    pub(super) async fn reports(&self) -> Result<Vec<(u32, Entry)>, DirectoryError> {
+        let listed = self.0.list_shallow("reports").await?;
+        let part = |entry: &Entry| entry.name().strip_suffix(".json")?.parse().ok();
+        let reports = listed.objects.into_iter();
+        Ok(reports
+            .filter_map(|entry| Some((part(&entry)?, entry)))
+            .collect())
+    }
+
+    async fn read<T: DeserializeOwned>(&self, key: &str) -> Result<T, DirectoryError> {
+        let bytes = self.0.get(key).await?;
+        serde_json::from_slice(&bytes).map_err(|error| self.unusable(key, &error))
+    }
+
+    async fn write(&self, key: &str, document: &impl Serialize) -> Result<(), DirectoryError> {
+        let bytes = serde_json::to_vec(document).map_err(|error| self.unusable(key, &error))?;
+        Ok(self.0.put(key, bytes).await?)
+    }
+
+    fn unusable(&self, key: &str, reason: &dyn std::fmt::Display) -> DirectoryError {
+        DirectoryError::Document {
+            root: self.0.url().to_owned(),
+            key: key.to_owned(),
+            reason: reason.to_string(),
+        }
+    }
+}
+
+/// Key of the report of a part.
+pub(super) fn report_key(part: u32) -> String {
+    format!("reports/{part:05}.json")
+}
+
+/// Deletes a run directory with all that is in it.
+///
+/// # Errors
+/// Failed requests.
+pub(super) async fn remove(run: &Root) -> Result<(), StoreError> {
+    let keys = run.list_keys("").await?;
+    run.delete_all(keys).await
+}
+
+/// Key of the name of the array that is open.
+const OPEN_KEY: &str = "open.json";
+
+/// Which array of a run is worked on.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct OpenArray {
+    array: String,
+}
+
+/// Says which array is worked on from now on, for workers that stay for all of them.
+///
+/// # Errors
+/// Failed requests.
+pub(super) async fn open_phase(run: &Root, array: &str) -> Result<(), DirectoryError> {
+    let array = array.to_owned();
+    ArrayDir::new(run.clone())
+        .write(OPEN_KEY, &OpenArray { array })
+        .await
+}
+
+/// The array of a run that is worked on; `None` before the first and after the last one.
+///
+/// # Errors
+/// Failed requests, and a document that is none.
+pub(super) async fn open_array(run: &Root) -> Result<Option<ArrayDir>, DirectoryError> {
+    let dir = ArrayDir::new(run.clone());
+    match dir.read::<OpenArray>(OPEN_KEY).await {
+        Ok(open) => Ok(Some(ArrayDir::new(run.below(&open.array)))),
+        Err(error) if error.kind() == FaultKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}

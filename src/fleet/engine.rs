@@ -1,0 +1,134 @@
+//! Who places, queues and ends the workers: processes of this machine, Slurm, or whoever the
+//! operator has start them.
+
+mod local;
+mod slurm;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use local::Local;
+use slurm::Slurm;
+pub use slurm::SlurmOptions;
+
+/// Where the workers of a fleet run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Engine {
+    /// Processes on this machine.
+    Local,
+    /// Tasks of Slurm job arrays.
+    Slurm(SlurmOptions),
+    /// Workers that somebody else starts, with `worker --run RUN --follow`.
+    Manual,
+}
+
+/// Why workers cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// A program of the scheduler cannot be run here.
+    #[error(
+        "`{program}` cannot be run: {reason}; a fleet needs it on the PATH of the machine that coordinates"
+    )]
+    Program {
+        /// Which.
+        program: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The scheduler said no.
+    #[error("`{command}` failed: {said}; correct what it complains of and run again")]
+    Refused {
+        /// What was asked.
+        command: String,
+        /// What it said.
+        said: String,
+    },
+}
+
+/// What workers are started with.
+#[derive(Debug, Clone)]
+pub(super) struct Tasks {
+    /// The program they run.
+    pub program: PathBuf,
+    /// Address of the array's directory.
+    pub array: String,
+    /// What the scheduler is to call them.
+    pub name: String,
+    /// How many at once.
+    pub workers: usize,
+}
+
+/// What an engine knows of its workers.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// Parts whose worker waits or works.
+    pub alive: usize,
+    /// Parts whose worker has ended since it was last asked, with its last words as far as
+    /// they are known.
+    pub ended: BTreeMap<u32, String>,
+}
+
+/// The workers of one array.
+pub(super) enum Workers {
+    Local(Local),
+    Slurm(Slurm),
+    Manual,
+}
+
+impl Workers {
+    pub(super) fn new(engine: &Engine, tasks: Tasks) -> Self {
+        match engine {
+            Engine::Local => Self::Local(Local::new(tasks)),
+            Engine::Slurm(options) => Self::Slurm(Slurm::new(options.clone(), tasks)),
+            Engine::Manual => Self::Manual,
+        }
+    }
+
+    /// Has these parts worked on.
+    ///
+    /// # Errors
+    /// When the scheduler cannot be asked, or refuses.
+    pub(super) async fn submit(&mut self, parts: &[u32]) -> Result<(), EngineError> {
+        match self {
+            Self::Local(local) => local.submit(parts),
+            Self::Slurm(slurm) => slurm.submit(parts).await?,
+            // Whoever is there takes what has no worker.
+            Self::Manual => {}
+        }
+        Ok(())
+    }
+
+    /// What became of the workers.
+    ///
+    /// # Errors
+    /// When a worker cannot be started.
+    pub(super) async fn look(&mut self) -> Result<Known, EngineError> {
+        match self {
+            Self::Local(local) => local.look().await,
+            Self::Slurm(slurm) => Ok(slurm.look().await),
+            Self::Manual => Ok(Known::default()),
+        }
+    }
+
+    /// Asks every worker to finish what it is writing and to end; those that wait do not
+    /// begin.
+    pub(super) async fn stop(&mut self) {
+        match self {
+            Self::Local(local) => local.stop(),
+            Self::Slurm(slurm) => slurm.stop().await,
+            // They see that the lease is given back.
+            Self::Manual => {}
+        }
+    }
+
+    /// Ends every worker at once.
+    pub(super) async fn kill(&mut self) {
+        match self {
+            Self::Local(local) => local.kill().await,
+            Self::Slurm(slurm) => slurm.kill().await,
+            Self::Manual => {}
+        }
+    }
+}

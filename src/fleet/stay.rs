@@ -1,0 +1,148 @@
+//! A worker that stays for a whole run: for schedulers where one submission has to do for
+//! every array, and for workers started by hand.
+
+use std::time::{Duration, Instant};
+
+use super::directory::{ArrayDir, DirectoryError, open_array};
+use super::worker::{Assignment, WorkerError};
+use crate::error::FaultKind;
+use crate::report::{Ending, Report};
+use crate::run::Stopper;
+use crate::settings::Settings;
+use crate::store::Root;
+
+/// How often one without work looks for some.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How long a worker waits for a run to begin.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Works on one part after the other of the run whose directory is `run`, until the run is
+/// over. Worker `index` begins with the part of that number, so that workers do not crowd.
+/// `open` opens the store.
+///
+/// # Errors
+/// What keeps a part from being begun, and a run that does not begin.
+pub async fn stay(
+    run: Root,
+    index: u32,
+    open: impl Fn(&str) -> Result<Root, WorkerError>,
+    stopper: Stopper,
+) -> Result<Report, WorkerError> {
+    let began = Instant::now();
+    let mut all = Report::blank(run.url(), &Settings::default());
+    let mut has_begun = false;
+    loop {
+        let open_now = match open_array(&run).await {
+            // It is gone between one look and the next when the run ends.
+            Err(error) if has_begun && error.kind() == FaultKind::NotFound => None,
+            found => found?,
+        };
+        match open_now {
+            Some(array) => {
+                has_begun = true;
+                let done = one_round(&array, index, &open, &stopper, &mut all).await?;
+                if done {
+                    continue;
+                }
+            }
+            None if has_begun => return Ok(all),
+            None if began.elapsed() >= PATIENCE => {
+                return Err(WorkerError::NotBegun {
+                    run: run.url().to_owned(),
+                    waited_s: PATIENCE.as_secs(),
+                });
+            }
+            None => {}
+        }
+        if matches!(all.outcome, Ending::Aborted | Ending::Interrupted) {
+            return Ok(all);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            by = stopper.stopped() => {
+                all.error = Some(format!("stopped by {by}"));
+                end(&mut all, Ending::Interrupted);
+                return Ok(all);
+            }
+        }
+    }
+}
+
+/// Tries every part of an array once, its own first; whether it worked on any.
+async fn one_round(
+    array: &ArrayDir,
+    index: u32,
+    open: &impl Fn(&str) -> Result<Root, WorkerError>,
+    stopper: &Stopper,
+    all: &mut Report,
+) -> Result<bool, WorkerError> {
+    let parts = match array.plan().await {
+        Ok(plan) => plan.parts.len() as u32,
+        Err(error) if error.kind() == FaultKind::NotFound => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    let mut worked = false;
+    for part in (0..parts).map(|offset| (index + offset) % parts) {
+        let assignment = match Assignment::of(array.clone(), part).await {
+            Err(WorkerError::Directory(error)) if is_over(&error) => return Ok(worked),
+            assignment => assignment?.stopped_by(stopper.clone()),
+        };
+        let root = open(assignment.store())?;
+        let report = match assignment.work_unless_taken(root).await {
+            Err(WorkerError::Directory(error)) if is_over(&error) => return Ok(worked),
+            report => report?,
+        };
+        let Some(report) = report else { continue };
+        worked = true;
+        add(all, report);
+        if matches!(all.outcome, Ending::Aborted | Ending::Interrupted) {
+            return Ok(false);
+        }
+    }
+    Ok(worked)
+}
+
+/// Whether the run has removed its directory.
+fn is_over(error: &DirectoryError) -> bool {
+    error.kind() == FaultKind::NotFound
+}
+
+fn add(all: &mut Report, part: Report) {
+    all.root = part.root;
+    all.run_id = part.run_id;
+    all.fold_law = part.fold_law;
+    all.counts += part.counts;
+    if let Some(ladder) = part.ladder {
+        all.counts += ladder.counts;
+    }
+    all.requests += part.requests;
+    all.bytes.read += part.bytes.read;
+    all.bytes.written += part.bytes.written;
+    all.seconds += part.seconds;
+    all.failed_leaves.extend(part.failed_leaves);
+    all.error = part.error.or(all.error.take());
+    end(all, worse(all.outcome, part.outcome));
+}
+
+fn end(all: &mut Report, outcome: Ending) {
+    all.outcome = outcome;
+    all.exit_code = outcome.exit_code();
+}
+
+/// Of two endings the one that more is to be said about.
+fn worse(one: Ending, other: Ending) -> Ending {
+    let weight = |ending: Ending| match ending {
+        Ending::NothingToDo => 0,
+        Ending::Done => 1,
+        Ending::Failed => 2,
+        Ending::Refused => 3,
+        Ending::Interrupted => 4,
+        Ending::Aborted => 5,
+    };
+    if weight(other) > weight(one) {
+        other
+    } else {
+        one
+    }
+}

@@ -1,0 +1,544 @@
+//! One worker of a fleet, at one part.
+
+use std::collections::BTreeMap;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use tracing::{Instrument, Span};
+
+use super::directory::{ArrayDir, DirectoryError, report_key};
+use super::part_report::{PartEnded, PartReport, StoreWide};
+use super::plan::{PLAN_SPEC, Phase, Plan, declaration_hash};
+use crate::VERSION;
+use crate::actors::Role;
+use crate::error::{AbortReason, Error, FaultKind};
+use crate::ladder::Ladder;
+use crate::lease::{BeatEvent, BeatThread, Pace};
+use crate::messages::{Event, Progress};
+use crate::pyramid::Declaration;
+use crate::report::{Ending, Report};
+use crate::run::{Run, Stopper};
+use crate::steps::{self, Admitted};
+use crate::store::lease::{self, Acquired, Claim, Held, LeaseError, Membership, Standing};
+use crate::store::manifest::Manifest;
+use crate::store::template::ColumnTemplate;
+use crate::store::{Root, Touched};
+use crate::time::SystemClock;
+use crate::upgrade::{Steps, on_own_threads};
+use crate::watch::{Elsewhere, Watchers};
+use crate::work::WorkSet;
+
+/// How often one that finds its part taken looks again.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Reports within the ttl of a part, at least.
+const REPORTS: u32 = 6;
+
+/// The longest time between two reports.
+const REPORT_EVERY: Duration = Duration::from_secs(5);
+
+/// Why a worker does not begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// What the coordinator left cannot be used.
+    #[error("{0}")]
+    Directory(#[from] DirectoryError),
+    /// Another program made the plan.
+    #[error(
+        "the plan of run `{run_id}` was made by {theirs}, and this is {ours}; give every worker the program of the coordinator"
+    )]
+    Version {
+        /// The run.
+        run_id: String,
+        /// Name and version of the coordinator's program.
+        theirs: String,
+        /// Name and version of this one.
+        ours: &'static str,
+    },
+    /// The array has no such part.
+    #[error("part {part} is not in the plan of run `{run_id}`, which has {parts}, from 0 on")]
+    NoPart {
+        /// The run.
+        run_id: String,
+        /// The part asked for.
+        part: u32,
+        /// How many there are.
+        parts: usize,
+    },
+    /// The store declares another pyramid than when the plan was made.
+    #[error(
+        "`{root}` declares another pyramid than when run `{run_id}` was planned; end that run and start it again"
+    )]
+    Declaration {
+        /// The store.
+        root: String,
+        /// The run.
+        run_id: String,
+    },
+    /// The run did not begin.
+    #[error(
+        "no run has begun in `{run}` after {waited_s} s; start the coordinator with `--run-dir {run}`, then the workers"
+    )]
+    NotBegun {
+        /// The run directory.
+        run: String,
+        /// How long it was waited for.
+        waited_s: u64,
+    },
+    /// The store cannot be worked on.
+    #[error(transparent)]
+    Run(#[from] Error),
+}
+
+impl WorkerError {
+    /// How a worker ends for it.
+    pub fn ending(&self) -> Ending {
+        match self {
+            Self::Directory(error) if error.kind().is_store_wide() => Ending::Aborted,
+            // The run directory is removed when its run ends.
+            Self::Directory(error) if error.kind() == FaultKind::NotFound => Ending::Aborted,
+            Self::Run(error) if error.kind() == FaultKind::LeaseLost => Ending::Aborted,
+            Self::Run(error) => error.ending(),
+            _ => Ending::Refused,
+        }
+    }
+}
+
+/// A part of a run that a coordinator has planned.
+#[derive(Debug)]
+pub struct Assignment {
+    array: ArrayDir,
+    plan: Plan,
+    part: u32,
+    stopper: Stopper,
+}
+
+impl Assignment {
+    /// Reads what is to be done: the plan below `array`, which the coordinator gave the
+    /// address of, and of it this part.
+    ///
+    /// # Errors
+    /// When there is no such plan, part, or not for this program.
+    pub async fn read(array: Root, part: u32) -> Result<Self, WorkerError> {
+        Self::of(ArrayDir::new(array), part).await
+    }
+
+    pub(super) async fn of(array: ArrayDir, part: u32) -> Result<Self, WorkerError> {
+        let plan = array.plan().await?;
+        if plan.spec != PLAN_SPEC || plan.program != VERSION {
+            return Err(WorkerError::Version {
+                run_id: plan.run_id,
+                theirs: plan.program,
+                ours: VERSION,
+            });
+        }
+        if part as usize >= plan.parts.len() {
+            return Err(WorkerError::NoPart {
+                run_id: plan.run_id,
+                part,
+                parts: plan.parts.len(),
+            });
+        }
+        Ok(Self {
+            array,
+            plan,
+            part,
+            stopper: Stopper::new(),
+        })
+    }
+
+    /// Address of the store.
+    pub fn store(&self) -> &str {
+        &self.plan.root
+    }
+
+    /// Has the work stopped by this.
+    pub(super) fn stopped_by(self, stopper: Stopper) -> Self {
+        Self { stopper, ..self }
+    }
+
+    /// A way to stop the work: what is being written is finished, and the report says by
+    /// whom it was stopped.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Works on the part, on threads of its own, at the store opened as `root`. A part that
+    /// is done already is not done again.
+    ///
+    /// # Errors
+    /// What keeps it from being begun. After that it ends in a report.
+    pub async fn work(self, root: Root) -> Result<Report, WorkerError> {
+        let blank = Report::blank(&self.plan.root, &self.plan.settings);
+        let (array, part) = (self.array.clone(), self.part);
+        if let Some(report) = self.worked(root, Patience::Waits).await? {
+            return Ok(report);
+        }
+        tracing::info!(part, "the part is done already");
+        let ended = array.report(part).await?.and_then(|report| report.ended);
+        Ok(ended.map_or(blank, |ended| ended.report))
+    }
+
+    /// As [`Assignment::work`], but leaves alone a part that another worker is at or has done.
+    pub(super) async fn work_unless_taken(self, root: Root) -> Result<Option<Report>, WorkerError> {
+        self.worked(root, Patience::PassesOver).await
+    }
+
+    async fn worked(self, root: Root, patience: Patience) -> Result<Option<Report>, WorkerError> {
+        let (ended, report) = tokio::sync::oneshot::channel();
+        let span = tracing::info_span!("run", root = root.url(), run_id = self.plan.run_id);
+        let work = move || async move {
+            // Whoever waited may have gone away.
+            let _ = ended.send(Worker::new(self, root).work(patience).await);
+        };
+        on_own_threads("zagg-part", span, work).map_err(Error::Thread)?;
+        report.await.map_err(|_| Error::PassVanished)?
+    }
+}
+
+/// What a worker does when another one is at its part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    Waits,
+    PassesOver,
+}
+
+/// An assignment being worked on.
+struct Worker {
+    array: ArrayDir,
+    plan: Plan,
+    part: u32,
+    stopper: Stopper,
+    root: Root,
+    watchers: Watchers,
+    /// No other process has the same.
+    name: String,
+}
+
+impl Worker {
+    fn new(assignment: Assignment, root: Root) -> Self {
+        let Assignment {
+            array,
+            plan,
+            part,
+            stopper,
+        } = assignment;
+        let drawn = RandomState::new().build_hasher().finish();
+        let watchers = Watchers::none();
+        let root = watchers.at_work(&root.detached().journaled(), &plan.settings);
+        Self {
+            name: format!(
+                "{}-part-{part}-{}-{drawn:016x}",
+                plan.run_id,
+                std::process::id()
+            ),
+            array: ArrayDir::new(array.root().detached()),
+            plan,
+            part,
+            stopper,
+            root,
+            watchers,
+        }
+    }
+
+    /// The report; `None` when the part is done already, or taken.
+    async fn work(self, patience: Patience) -> Result<Option<Report>, WorkerError> {
+        let worked = self.try_work(patience).await;
+        if let Err(WorkerError::Run(error)) = &worked {
+            self.leave_word(error).await;
+        }
+        worked
+    }
+
+    /// Tells the coordinator of a fault of the store that kept the part from being begun: it
+    /// concerns every worker.
+    async fn leave_word(&self, error: &Error) {
+        let kind = error.kind();
+        if !kind.is_store_wide() || self.is_done().await.unwrap_or(true) {
+            return;
+        }
+        let ended = PartEnded {
+            report: Report::refused(&self.plan.root, &self.plan.settings, Ending::Aborted, error),
+            store_wide: Some(StoreWide {
+                kind,
+                error: error.to_string(),
+                credentials_end: self.root.credentials_end(),
+            }),
+            stamps: BTreeMap::new(),
+            touched: Touched::default(),
+        };
+        let report = self.report(Elsewhere::default(), 0.0, Some(ended));
+        let written = match serde_json::to_vec(&report) {
+            Ok(bytes) => self.array.root().put(&report_key(self.part), bytes).await,
+            Err(error) => return tracing::error!(%error, "the report is no JSON"),
+        };
+        if let Err(error) = written {
+            tracing::warn!(%error, "the coordinator could not be told");
+        }
+    }
+
+    fn report(&self, so_far: Elsewhere, seconds: f64, ended: Option<PartEnded>) -> PartReport {
+        PartReport {
+            run_id: self.plan.run_id.clone(),
+            part: self.part,
+            worker: self.name.clone(),
+            so_far,
+            total: self.plan.parts[self.part as usize].pieces,
+            seconds,
+            ended,
+        }
+    }
+
+    async fn try_work(&self, patience: Patience) -> Result<Option<Report>, WorkerError> {
+        let manifest = Manifest::read(&self.root).await.map_err(Error::from)?;
+        if declaration_hash(&manifest) != self.plan.declaration_hash {
+            return Err(WorkerError::Declaration {
+                root: self.plan.root.clone(),
+                run_id: self.plan.run_id.clone(),
+            });
+        }
+        let work = self.array.part(self.part).await?;
+        let Some(part) = self.take_part(patience).await? else {
+            return Ok(None);
+        };
+        let admitted = self.admitted(&manifest, work, part.clone())?;
+        let run = admitted.run.clone();
+        let beats = self.keep_part(&run, &part)?;
+        let report = self.reporting(admitted, &part).await?;
+        drop(run);
+        if let Err(error) = beats.release().await {
+            tracing::warn!(%error, "the part could not be given back, it is free once its ttl is over");
+        }
+        Ok(Some(report))
+    }
+
+    /// Takes the part by a lease of its own, once whoever has it is gone; `None` when it is
+    /// done, or taken and not to be waited for.
+    async fn take_part(&self, patience: Patience) -> Result<Option<Held>, WorkerError> {
+        let root = self.array.lease(self.part);
+        let claim = Claim {
+            ttl_s: self.plan.part_ttl_s,
+            ..Claim::new(self.name.clone())
+        };
+        loop {
+            if self.is_done().await? {
+                return Ok(None);
+            }
+            let clock = Arc::new(SystemClock::new());
+            match lease::acquire(&root, &claim, clock).await {
+                Ok(Acquired { held, .. }) => return Ok(Some(held)),
+                Err(LeaseError::Live(_) | LeaseError::RaceLost { .. })
+                    if patience == Patience::PassesOver =>
+                {
+                    return Ok(None);
+                }
+                Err(LeaseError::Live(other)) => {
+                    tracing::info!(
+                        part = self.part,
+                        worker = other.run_id,
+                        "somebody is at it, waiting"
+                    );
+                }
+                Err(LeaseError::RaceLost { .. }) => {}
+                Err(error) => return Err(Error::from(error).into()),
+            }
+            self.ensure_run_goes_on().await?;
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// # Errors
+    /// When the run does not hold the lease of the store any more.
+    async fn ensure_run_goes_on(&self) -> Result<(), WorkerError> {
+        match lease::show(&self.root).await.map_err(Error::from)? {
+            Standing::Lease(record) if record.run_id() == self.plan.run_id => Ok(()),
+            other => Err(Error::from(LeaseError::Lost {
+                root: self.plan.root.clone(),
+                run_id: self.plan.run_id.clone(),
+                holder: other.holder(),
+            })
+            .into()),
+        }
+    }
+
+    async fn is_done(&self) -> Result<bool, WorkerError> {
+        let report = self.array.report(self.part).await?;
+        Ok(report.is_some_and(|report| report.ended.is_some_and(|ended| ended.is_final())))
+    }
+
+    fn admitted(&self, manifest: &Manifest, work: WorkSet, part: Held) -> Result<Admitted, Error> {
+        let declaration = Declaration::parse(
+            manifest.pyramid(),
+            manifest.shard_order(),
+            manifest.cell_order(),
+        )?;
+        let settings = self.plan.settings.clone();
+        let template = ColumnTemplate::new(declaration, settings.fold_law, manifest.is_windowed())?;
+        let template = Arc::new(template);
+        let mut run = Run::new(
+            self.root.clone(),
+            settings,
+            self.plan.run_id.clone(),
+            Arc::new(SystemClock::new()),
+            self.watchers.clone(),
+        );
+        run.is_part = true;
+        let run = Arc::new(run);
+        let (ladder, orders) = match &self.plan.phase {
+            Phase::Columns => (None, Vec::new()),
+            Phase::Ladder { orders } => {
+                let ladder = Ladder::new(run.clone(), template.clone())?;
+                (Some(Arc::new(ladder)), orders.clone())
+            }
+        };
+        Ok(Admitted {
+            role: Role::Member(Membership {
+                run_id: self.plan.run_id.clone(),
+                ttl_s: self.plan.ttl_s,
+                part,
+            }),
+            steps: Steps::All,
+            template,
+            ladder,
+            all: work.clone(),
+            work,
+            orders,
+            declaration_hash: self.plan.declaration_hash.clone(),
+            skipped: 0,
+            warnings: Vec::new(),
+            fleet: None,
+            run,
+        })
+    }
+
+    /// Keeps the part from others for as long as it is worked on.
+    fn keep_part(&self, run: &Arc<Run>, part: &Held) -> Result<BeatThread, Error> {
+        let run = Arc::downgrade(run);
+        let on_event = move |event| {
+            let (BeatEvent::Ended(error), Some(run)) = (event, run.upgrade()) else {
+                return;
+            };
+            run.stop(AbortReason::LeaseLost(error.to_string()));
+        };
+        let root = self.array.lease(self.part);
+        let pace = Pace::for_ttl(part.ttl());
+        Ok(BeatThread::spawn(&root, part.clone(), pace, on_event)?)
+    }
+
+    /// Does the work, and tells on the way and at the end what comes of it.
+    async fn reporting(&self, admitted: Admitted, part: &Held) -> Result<Report, WorkerError> {
+        let run = admitted.run.clone();
+        let every = (part.ttl() / REPORTS).min(REPORT_EVERY);
+        let mut telling = Telling::new(self, part);
+        telling.write(None).await;
+        let mut events = pin!(self.watchers.stream());
+        let mut work = pin!(steps::take_part(admitted).instrument(Span::current()));
+        let mut timer = tokio::time::interval(every);
+        let report = loop {
+            tokio::select! {
+                report = &mut work => break report,
+                Some(event) = events.next() => telling.note(&event),
+                _ = timer.tick() => telling.write(None).await,
+                by = self.stopper.stopped(), if !run.is_stopping() => {
+                    run.stop(AbortReason::Operator(by));
+                }
+            }
+        };
+        let report = report.ok_or(Error::PassVanished)?;
+        // Whoever holds the lease now knows nothing of this run.
+        if !matches!(run.reason(), Some(AbortReason::LeaseLost(_))) {
+            telling.count(&report);
+            let ended = PartEnded {
+                store_wide: run.reason().and_then(StoreWide::of),
+                stamps: report.stamps.clone(),
+                touched: self.root.touched().unwrap_or_default(),
+                report: report.clone(),
+            };
+            telling.write(Some(ended)).await;
+        }
+        Ok(report)
+    }
+}
+
+/// The report of a worker, as it grows.
+struct Telling<'a> {
+    worker: &'a Worker,
+    part: &'a Held,
+    began: Instant,
+    so_far: Elsewhere,
+}
+
+impl<'a> Telling<'a> {
+    fn new(worker: &'a Worker, part: &'a Held) -> Self {
+        Self {
+            worker,
+            part,
+            began: Instant::now(),
+            so_far: Elsewhere::default(),
+        }
+    }
+
+    fn note(&mut self, event: &Event) {
+        if let Event::Progress(progress) = event {
+            let Progress {
+                done,
+                written,
+                failed,
+                in_flight,
+                in_flight_bytes,
+                bytes_read,
+                bytes_written,
+                requests,
+                ..
+            } = *progress;
+            self.so_far = Elsewhere {
+                done,
+                written,
+                failed,
+                in_flight,
+                in_flight_bytes,
+                bytes_read,
+                bytes_written,
+                requests,
+            };
+        }
+    }
+
+    /// Takes the numbers of the end, which no event need have brought.
+    fn count(&mut self, report: &Report) {
+        let ladder = report.ladder.as_ref();
+        let counts = ladder.map_or(report.counts, |ladder| ladder.counts);
+        let ended = counts.written + counts.current + counts.empty + counts.failed;
+        self.so_far = Elsewhere {
+            done: ended,
+            written: counts.written,
+            failed: counts.failed,
+            in_flight: 0,
+            in_flight_bytes: 0,
+            bytes_read: report.requests.bytes_read,
+            bytes_written: report.requests.bytes_written,
+            requests: report.requests.requests(),
+        };
+    }
+
+    /// Writes the report while the part is ours. One that cannot be written is no reason to
+    /// stop: what counts is in the store, and the part is done again if the last one fails.
+    async fn write(&self, ended: Option<PartEnded>) {
+        let worker = self.worker;
+        let seconds = self.began.elapsed().as_secs_f64();
+        let report = worker.report(self.so_far, seconds, ended);
+        let key = report_key(worker.part);
+        let written = match serde_json::to_vec(&report) {
+            Ok(bytes) => self.part.put(worker.array.root(), &key, bytes).await,
+            Err(error) => return tracing::error!(%error, "the report is no JSON"),
+        };
+        if let Err(error) = written {
+            tracing::warn!(%error, "the report of the part was not written");
+        }
+    }
+}
