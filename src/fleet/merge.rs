@@ -205,3 +205,117 @@ impl Told<'_> {
         part.pieces.saturating_sub(ended)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{Ending, LadderReport};
+    use crate::settings::Settings;
+
+    fn report(counts: Counts) -> Report {
+        Report {
+            counts,
+            outcome: Ending::Done,
+            ..Report::blank("memory://", &Settings::default())
+        }
+    }
+
+    fn of_ladder(counts: Counts, level: LevelReport) -> Report {
+        let ladder = LadderReport {
+            counts,
+            levels: vec![level],
+            ..LadderReport::default()
+        };
+        Report {
+            ladder: Some(ladder),
+            ..report(Counts::default())
+        }
+    }
+
+    fn level(written: u64, current: u64, folded: u64) -> LevelReport {
+        let level = serde_json::json!({
+            "order": 3, "cells": 5, "regime": "stage-gather", "bytes_written": 10 * written,
+            "written": written, "current": current,
+            "source_children": {"folded": folded, "missing": 0, "unreadable": 0},
+        });
+        serde_json::from_value(level).unwrap()
+    }
+
+    fn counts(written: u64, current: u64, not_attempted: u64) -> Counts {
+        Counts {
+            written,
+            current,
+            not_attempted,
+            ..Counts::default()
+        }
+    }
+
+    #[test]
+    fn a_part_in_several_tries_counts_as_one_that_went_through() {
+        let (mut merged, mut carried) = (Merged::default(), Carried::default());
+        for mut early in [report(counts(3, 1, 6)), report(counts(2, 4, 4))] {
+            carried.note(&mut early);
+            merged.add(&early);
+        }
+        let mut last = report(counts(4, 6, 0));
+        carried.leave_out(&mut last);
+        merged.add(&last);
+        assert_eq!(merged.tally.counts, counts(9, 1, 0));
+    }
+
+    #[test]
+    fn levels_in_several_tries_count_as_once() {
+        let (mut merged, mut carried) = (Merged::default(), Carried::default());
+        let mut early = of_ladder(counts(2, 1, 1), level(2, 1, 12));
+        carried.note(&mut early);
+        merged.add(&early);
+        let mut last = of_ladder(counts(1, 3, 0), level(1, 3, 16));
+        carried.leave_out(&mut last);
+        merged.add(&last);
+        assert_eq!(merged.tally.counts, counts(3, 1, 0));
+        assert_eq!(merged.levels, [level(3, 1, 16)]);
+    }
+
+    #[test]
+    fn every_piece_of_a_lost_part_has_an_outcome() {
+        let part = Part {
+            first: "11".to_owned(),
+            last: "14".to_owned(),
+            pieces: 10,
+            cost: 0,
+        };
+        let last = PartReport {
+            run_id: String::new(),
+            part: 7,
+            worker: String::new(),
+            so_far: Elsewhere {
+                done: 4,
+                written: 2,
+                failed: 1,
+                ..Elsewhere::default()
+            },
+            total: 10,
+            seconds: 1.0,
+            ended: None,
+        };
+        let carried = Carried {
+            written: 3,
+            ..Carried::default()
+        };
+        let told = Told {
+            last: Some(&last),
+            carried: &carried,
+        };
+        let mut lost = Merged::default();
+        lost.lose(7, &part, told, "gone");
+        let sum =
+            |counts: Counts| counts.written + counts.current + counts.failed + counts.not_attempted;
+        assert_eq!(sum(lost.tally.counts) + carried.written, part.pieces);
+        assert_eq!(lost.tally.counts.failed, 1 + 3);
+        assert!(lost.tally.failed_leaves[0].error.contains("11 to 14"));
+        let mut left = Merged::default();
+        left.leave(&part, told);
+        assert_eq!(sum(left.tally.counts) + carried.written, part.pieces);
+        assert_eq!(left.tally.counts.not_attempted, 3);
+    }
+}

@@ -27,6 +27,7 @@ mod merge;
 mod part_report;
 pub(crate) mod plan;
 mod stay;
+mod telling;
 mod worker;
 
 use std::path::PathBuf;

@@ -5,7 +5,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::StreamExt;
 use tracing::{Instrument, Span};
@@ -13,12 +13,12 @@ use tracing::{Instrument, Span};
 use super::directory::{ArrayDir, DirectoryError, report_key};
 use super::part_report::{PartEnded, PartReport, StoreWide};
 use super::plan::{PLAN_SPEC, Phase, Plan, declaration_hash};
+use super::telling::Telling;
 use crate::VERSION;
 use crate::actors::Role;
 use crate::error::{AbortReason, Error, FaultKind};
 use crate::ladder::Ladder;
 use crate::lease::{BeatEvent, BeatThread, Pace};
-use crate::messages::{Event, Progress};
 use crate::pyramid::Declaration;
 use crate::report::{Ending, Report};
 use crate::run::{Run, Stopper};
@@ -209,10 +209,10 @@ enum Patience {
 }
 
 /// An assignment being worked on.
-struct Worker {
-    array: ArrayDir,
+pub(super) struct Worker {
+    pub(super) array: ArrayDir,
     plan: Plan,
-    part: u32,
+    pub(super) part: u32,
     stopper: Stopper,
     root: Root,
     watchers: Watchers,
@@ -282,7 +282,12 @@ impl Worker {
         }
     }
 
-    fn report(&self, so_far: Elsewhere, seconds: f64, ended: Option<PartEnded>) -> PartReport {
+    pub(super) fn report(
+        &self,
+        so_far: Elsewhere,
+        seconds: f64,
+        ended: Option<PartEnded>,
+    ) -> PartReport {
         PartReport {
             run_id: self.plan.run_id.clone(),
             part: self.part,
@@ -462,83 +467,5 @@ impl Worker {
             telling.write(Some(ended)).await;
         }
         Ok(report)
-    }
-}
-
-/// The report of a worker, as it grows.
-struct Telling<'a> {
-    worker: &'a Worker,
-    part: &'a Held,
-    began: Instant,
-    so_far: Elsewhere,
-}
-
-impl<'a> Telling<'a> {
-    fn new(worker: &'a Worker, part: &'a Held) -> Self {
-        Self {
-            worker,
-            part,
-            began: Instant::now(),
-            so_far: Elsewhere::default(),
-        }
-    }
-
-    fn note(&mut self, event: &Event) {
-        if let Event::Progress(progress) = event {
-            let Progress {
-                done,
-                written,
-                failed,
-                in_flight,
-                in_flight_bytes,
-                bytes_read,
-                bytes_written,
-                requests,
-                ..
-            } = *progress;
-            self.so_far = Elsewhere {
-                done,
-                written,
-                failed,
-                in_flight,
-                in_flight_bytes,
-                bytes_read,
-                bytes_written,
-                requests,
-            };
-        }
-    }
-
-    /// Takes the numbers of the end, which no event need have brought.
-    fn count(&mut self, report: &Report) {
-        let ladder = report.ladder.as_ref();
-        let counts = ladder.map_or(report.counts, |ladder| ladder.counts);
-        let ended = counts.written + counts.current + counts.empty + counts.failed;
-        self.so_far = Elsewhere {
-            done: ended,
-            written: counts.written,
-            failed: counts.failed,
-            in_flight: 0,
-            in_flight_bytes: 0,
-            bytes_read: report.requests.bytes_read,
-            bytes_written: report.requests.bytes_written,
-            requests: report.requests.requests(),
-        };
-    }
-
-    /// Writes the report while the part is ours. One that cannot be written is no reason to
-    /// stop: what counts is in the store, and the part is done again if the last one fails.
-    async fn write(&self, ended: Option<PartEnded>) {
-        let worker = self.worker;
-        let seconds = self.began.elapsed().as_secs_f64();
-        let report = worker.report(self.so_far, seconds, ended);
-        let key = report_key(worker.part);
-        let written = match serde_json::to_vec(&report) {
-            Ok(bytes) => self.part.put(worker.array.root(), &key, bytes).await,
-            Err(error) => return tracing::error!(%error, "the report is no JSON"),
-        };
-        if let Err(error) = written {
-            tracing::warn!(%error, "the report of the part was not written");
-        }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tracing_subscriber::fmt::MakeWriter;
 
+use super::state::State;
 use super::{Shared, Show, text};
 
 /// What is drawn of a step: its name, a bar and how far it is.
@@ -126,25 +127,52 @@ fn add(screen: &Screen, template: &str) -> ProgressBar {
     screen.0.add(bar)
 }
 
+/// What is to be drawn. It is put together apart, because whoever has the state is waited
+/// for by the run, and a terminal may be slow.
+struct View {
+    step: String,
+    done: u64,
+    total: u64,
+    pace: String,
+    traffic: String,
+    standing: String,
+    warning: Option<String>,
+}
+
+impl View {
+    /// `None` between two steps.
+    fn of(state: &State, now: Instant) -> Option<Self> {
+        let step = state.step.as_ref()?;
+        let warning = state.last_warning.as_deref();
+        Some(Self {
+            step: step.name.clone(),
+            done: step.now.done,
+            total: step.now.total,
+            pace: text::pace(step),
+            traffic: text::traffic(step),
+            standing: text::standing(state, now),
+            warning: warning.map(|warning| format!("last warning: {}", text::one_line(warning))),
+        })
+    }
+}
+
 impl Show for Bars {
     fn show(&mut self, now: Instant) {
-        let shared = self.shared.clone();
-        let state = shared.state();
-        let Some(step) = &state.step else {
-            drop(state);
+        let view = View::of(&self.shared.state(), now);
+        let Some(view) = view else {
             return self.clear();
         };
         let screen = &self.screen;
         let drawn = self.drawn.get_or_insert_with(|| Drawn::new(screen));
-        drawn.step.set_prefix(step.name.clone());
-        drawn.step.set_length(step.now.total);
-        drawn.step.set_position(step.now.done);
-        drawn.step.set_message(text::pace(step));
-        drawn.traffic.set_message(text::traffic(step));
-        drawn.standing.set_message(text::standing(&state, now));
-        if let Some(warning) = &state.last_warning {
+        drawn.step.set_prefix(view.step);
+        drawn.step.set_length(view.total);
+        drawn.step.set_position(view.done);
+        drawn.step.set_message(view.pace);
+        drawn.traffic.set_message(view.traffic);
+        drawn.standing.set_message(view.standing);
+        if let Some(warning) = view.warning {
             let line = drawn.warning.get_or_insert_with(|| add(screen, LINE));
-            line.set_message(format!("last warning: {}", text::one_line(warning)));
+            line.set_message(warning);
         }
     }
 

@@ -18,7 +18,8 @@ impl Lines {
 
 impl Show for Lines {
     fn show(&mut self, now: Instant) {
-        if let Some(line) = text::line(&self.shared.state(), now) {
+        let line = text::line(&self.shared.state(), now);
+        if let Some(line) = line {
             self.screen.line(&line);
         }
     }

@@ -69,6 +69,7 @@ impl Local {
         let mut process = Command::new(&self.tasks.program)
             .args(["worker", "--run", &self.tasks.array, "--part"])
             .arg(part.to_string())
+            .args(["--progress", "none"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

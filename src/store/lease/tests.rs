@@ -8,6 +8,7 @@ use crate::time::iso;
 use crate::time::testing::ScriptedClock;
 
 mod claims;
+mod joined;
 mod lost;
 mod odd;
 
