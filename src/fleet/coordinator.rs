@@ -9,7 +9,7 @@ use actix::Addr;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::directory::{self, ArrayDir};
-use super::engine::{Tasks, Workers};
+use super::engine::{Engine, Tasks, Workers, quoted};
 use super::follow::{Follow, FollowError};
 use super::merge::Merged;
 use super::plan::{self, PLAN_SPEC, Part, Phase, Plan};
@@ -70,8 +70,7 @@ impl Coordinator {
             Some(dir) => dir.clone(),
             None => directory::below_store(&run.root, &run.run_id),
         };
-        tracing::info!(run_dir = dir.url(), workers = fleet.workers, "fleet");
-        Some(Self {
+        let coordinator = Self {
             run: run.clone(),
             fleet: fleet.clone(),
             dir,
@@ -79,7 +78,31 @@ impl Coordinator {
             requests: Requests::default(),
             bytes_read: 0,
             peak_in_flight_bytes: 0,
-        })
+        };
+        coordinator.make_ready().await.then_some(coordinator)
+    }
+
+    /// Makes the run directory ready, and tells the operator of it; whether it can be used.
+    async fn make_ready(&self) -> bool {
+        // The default one is new with every run.
+        if self.fleet.run_dir.is_some() {
+            let ready = directory::make_ready(&self.dir, &self.run.root.absolute()).await;
+            if let Err(error) = ready {
+                self.fail(&error.into());
+                return false;
+            }
+        }
+        let (run_dir, workers) = (self.dir.absolute(), self.fleet.workers);
+        tracing::info!(run_dir, workers, "fleet");
+        if self.fleet.engine == Engine::Manual {
+            let each = format!(
+                "zagg-stream worker --run {} --follow --part I",
+                quoted(&run_dir)
+            );
+            let last = workers.saturating_sub(1);
+            tracing::info!(each, last, "start the workers, I from 0 to the last");
+        }
+        true
     }
 
     /// Has the columns written.

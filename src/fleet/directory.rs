@@ -2,9 +2,10 @@
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::part_report::PartReport;
-use super::plan::Plan;
+use super::plan::{Phase, Plan};
 use crate::error::FaultKind;
 use crate::kernels::words::WordError;
 use crate::store::examine::SCRATCH;
@@ -36,6 +37,26 @@ pub enum DirectoryError {
         /// What is wrong with it.
         reason: String,
     },
+    /// Something else is where a run is to leave word.
+    #[error(
+        "`{root}` is no run directory: it holds `{found}`; give --run-dir a place of its own, such as `{root}/fleet`"
+    )]
+    NotEmpty {
+        /// The directory.
+        root: String,
+        /// Something in it that no run leaves.
+        found: String,
+    },
+    /// A run of another store leaves word there.
+    #[error(
+        "`{root}` is the run directory of an upgrade of `{store}`; give --run-dir another place, or delete it if that upgrade is over"
+    )]
+    OtherStore {
+        /// The directory.
+        root: String,
+        /// The other store.
+        store: String,
+    },
 }
 
 impl DirectoryError {
@@ -43,7 +64,9 @@ impl DirectoryError {
     pub fn kind(&self) -> FaultKind {
         match self {
             Self::Store(error) => error.kind(),
-            Self::Document { .. } => FaultKind::Declaration,
+            Self::Document { .. } | Self::NotEmpty { .. } | Self::OtherStore { .. } => {
+                FaultKind::Declaration
+            }
         }
     }
 }
@@ -116,16 +139,20 @@ impl ArrayDir {
         Ok(())
     }
 
-    /// The last report of a part.
-    pub(super) async fn report(&self, part: u32) -> Result<Option<PartReport>, DirectoryError> {
+    /// The last report of a part, if it is one of this run: a worker of an earlier one may
+    /// still be there to write its own.
+    pub(super) async fn report(
+        &self,
+        part: u32,
+        run_id: &str,
+    ) -> Result<Option<PartReport>, DirectoryError> {
         let key = report_key(part);
         let Some(bytes) = self.0.get_if_present(&key).await? else {
             return Ok(None);
         };
-        let report = serde_json::from_slice(&bytes);
-        report
-            .map(Some)
-            .map_err(|error| self.unusable(&key, &error))
+        let report: PartReport =
+            serde_json::from_slice(&bytes).map_err(|error| self.unusable(&key, &error))?;
+        Ok(Some(report).filter(|report| report.run_id == run_id))
     }
 
     /// The reports as they stand, by part: what tells one writing from the next.
@@ -162,13 +189,51 @@ pub(super) fn report_key(part: u32) -> String {
     format!("reports/{part:05}.json")
 }
 
-/// Deletes a run directory with all that is in it.
+/// Makes a run directory ready that may have served before: removes what a run of `store`
+/// left that did not come to its end. Whoever calls it holds the lease of that store.
+///
+/// # Errors
+/// Failed requests, and a directory that serves something else.
+pub(super) async fn make_ready(run: &Root, store: &str) -> Result<(), DirectoryError> {
+    let found = run.list_shallow("").await?;
+    let keys = found.objects.iter().map(|entry| entry.key.as_str());
+    let mut keys = keys.chain(found.prefixes.iter().map(String::as_str));
+    if let Some(foreign) = keys.find(|key| !is_of_a_run(key)) {
+        return Err(DirectoryError::NotEmpty {
+            root: run.url().to_owned(),
+            found: foreign.to_owned(),
+        });
+    }
+    for array in &found.prefixes {
+        let plan = run.get_if_present(&format!("{array}/{PLAN_KEY}")).await?;
+        // Also of another version, of whose plan only this much need be known.
+        let plan: Value = plan.map_or(Value::Null, |plan| {
+            serde_json::from_slice(&plan).unwrap_or_default()
+        });
+        if let Some(other) = plan["root"].as_str().filter(|other| *other != store) {
+            return Err(DirectoryError::OtherStore {
+                root: run.url().to_owned(),
+                store: other.to_owned(),
+            });
+        }
+    }
+    Ok(remove(run).await?)
+}
+
+/// Deletes from a run directory what a run left there.
 ///
 /// # Errors
 /// Failed requests.
 pub(super) async fn remove(run: &Root) -> Result<(), StoreError> {
-    let keys = run.list_keys("").await?;
+    let mut keys = run.list_keys("").await?;
+    keys.retain(|key| is_of_a_run(key));
     run.delete_all(keys).await
+}
+
+/// Whether this is a key that runs leave in their directory, or a prefix of such keys.
+fn is_of_a_run(key: &str) -> bool {
+    let first = key.split('/').next().unwrap_or(key);
+    first == OPEN_KEY || Phase::is_name(first)
 }
 
 /// Key of the name of the array that is open.

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use local::Local;
 use slurm::Slurm;
 pub use slurm::SlurmOptions;
+pub(super) use slurm::quoted;
 
 /// Where the workers of a fleet run.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -136,7 +136,8 @@ impl Follow<'_> {
             if part.is_over || part.seen.as_ref() == Some(&entry) {
                 continue;
             }
-            part.last = self.array.report(index).await?.or(part.last.take());
+            let report = self.array.report(index, &self.run.run_id).await?;
+            part.last = report.or(part.last.take());
             part.seen = Some(entry);
         }
         Ok(())

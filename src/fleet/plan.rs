@@ -31,14 +31,25 @@ pub(crate) enum Phase {
     },
 }
 
+/// The name of the array of columns.
+const COLUMNS: &str = "columns";
+
+/// Begins the names of the arrays of ladders, before their orders.
+const LADDER: &str = "ladder-";
+
 impl Phase {
+    /// Whether an array may have this name.
+    pub(crate) fn is_name(name: &str) -> bool {
+        name == COLUMNS || name.starts_with(LADDER)
+    }
+
     /// The name of its array, which is its directory below the run's.
     pub(crate) fn name(&self) -> String {
         match self {
-            Self::Columns => "columns".to_owned(),
+            Self::Columns => COLUMNS.to_owned(),
             Self::Ladder { orders } => {
                 let orders: Vec<String> = orders.iter().map(u8::to_string).collect();
-                format!("ladder-{}", orders.join("-"))
+                format!("{LADDER}{}", orders.join("-"))
             }
         }
     }
@@ -162,5 +173,9 @@ mod tests {
         let orders = vec![5, 4, 3];
         assert_eq!(Phase::Columns.name(), "columns");
         assert_eq!(Phase::Ladder { orders }.name(), "ladder-5-4-3");
+        assert!(Phase::is_name("columns") && Phase::is_name("ladder-5-4-3"));
+        for other in ["", "1", "-3", "morton_hive.json", ".zagg-stream"] {
+            assert!(!Phase::is_name(other), "{other}");
+        }
     }
 }

@@ -176,11 +176,13 @@ impl Assignment {
     pub async fn work(self, root: Root) -> Result<Report, WorkerError> {
         let blank = Report::blank(&self.plan.root, &self.plan.settings);
         let (array, part) = (self.array.clone(), self.part);
+        let run_id = self.plan.run_id.clone();
         if let Some(report) = self.worked(root, Patience::Waits).await? {
             return Ok(report);
         }
         tracing::info!(part, "the part is done already");
-        let ended = array.report(part).await?.and_then(|report| report.ended);
+        let report = array.report(part, &run_id).await?;
+        let ended = report.and_then(|report| report.ended);
         Ok(ended.map_or(blank, |ended| ended.report))
     }
 
@@ -372,7 +374,7 @@ impl Worker {
     }
 
     async fn is_done(&self) -> Result<bool, WorkerError> {
-        let report = self.array.report(self.part).await?;
+        let report = self.array.report(self.part, &self.plan.run_id).await?;
         Ok(report.is_some_and(|report| report.ended.is_some_and(|ended| ended.is_final())))
     }
 

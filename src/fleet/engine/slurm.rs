@@ -171,7 +171,7 @@ async fn ask(program: &str, args: &[String]) -> Result<String, EngineError> {
 }
 
 /// One word for a shell.
-pub(crate) fn quoted(word: &str) -> String {
+pub(in crate::fleet) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-:=@%+,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
