@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
-use super::fleet::FleetArgs;
+use super::fleet::{FleetArgs, FleetCommand};
 use super::progress::Mode;
 #[cfg(feature = "serve")]
 use super::serve::ServeArgs;
@@ -106,6 +106,11 @@ pub(super) enum Command {
     ///
     /// Example: zagg-stream worker --run s3://bucket/product/.zagg-stream/fleet-ID/columns --part 0
     Worker(WorkerArgs),
+    /// Have an upgrade done by a scheduler.
+    ///
+    /// Example: zagg-stream fleet script /shared/product --engine slurm --workers 16
+    #[command(subcommand)]
+    Fleet(FleetCommand),
     /// Write a small real store to try an upgrade on.
     ///
     /// Example: zagg-stream demo /tmp/demo --leaves 4
@@ -455,7 +460,7 @@ pub(super) enum DemoFields {
     Temporal,
 }
 
-fn parse_law(text: &str) -> Result<FoldLaw, String> {
+pub(super) fn parse_law(text: &str) -> Result<FoldLaw, String> {
     match text {
         "boundary" => Ok(FoldLaw::Boundary),
         "raw" => Ok(FoldLaw::Raw),
@@ -463,6 +468,6 @@ fn parse_law(text: &str) -> Result<FoldLaw, String> {
     }
 }
 
-fn size(text: &str) -> Result<u64, String> {
+pub(super) fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| "expected a size such as 512MiB".to_owned())
 }

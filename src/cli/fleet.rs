@@ -1,4 +1,6 @@
-//! `--fleet` of `upgrade`: who does its work.
+//! `--fleet` of `upgrade`: who does its work; and `fleet script`.
+
+mod script;
 
 use std::path::Path;
 
@@ -8,6 +10,8 @@ use crate::Error;
 use crate::fleet::{Engine, Fleet, SlurmOptions};
 use crate::store::Root;
 
+pub(super) use script::{FleetCommand, run};
+
 /// Workers at once where no number is given and the machine does not suggest one.
 const DEFAULT_WORKERS: usize = 8;
 
@@ -15,7 +19,7 @@ const DEFAULT_WORKERS: usize = 8;
 pub(super) struct FleetArgs {
     /// Give the work to several workers under the lease of this run: `local:N` for processes
     /// here, `slurm:N` for tasks of job arrays, `manual:N` for workers started by hand, N at
-    /// once.
+    /// once. `fleet script` prints what to submit.
     #[arg(long, value_name = "ENGINE[:N]", value_parser = parse_fleet)]
     pub fleet: Option<FleetChoice>,
     /// Where plans and reports of the fleet go; every worker must be able to open it. By

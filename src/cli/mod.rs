@@ -58,6 +58,7 @@ pub fn run() -> ExitCode {
             Command::Man(options) => shell::man(&options),
             #[cfg(feature = "serve")]
             Command::Serve(options) => serve::run(options).await,
+            Command::Fleet(command) => fleet::run(command),
             Command::Worker(options) => worker::run(options).await,
         }
     });

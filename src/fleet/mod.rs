@@ -26,6 +26,7 @@ mod index;
 mod merge;
 mod part_report;
 pub(crate) mod plan;
+pub(crate) mod script;
 mod stay;
 mod telling;
 mod worker;
