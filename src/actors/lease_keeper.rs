@@ -141,7 +141,7 @@ async fn take(run: &Run, role: &Role) -> Result<Taken, AbortReason> {
 }
 
 async fn join(run: &Run, membership: &Membership) -> Result<Taken, AbortReason> {
-    let joined = lease::join(&run.root, membership, run.clock.clone()).await;
+    let joined = lease::join(&run.root, membership).await;
     let held = joined.map_err(|error| match error.kind() {
         FaultKind::LeaseLost => AbortReason::LeaseLost(error.to_string()),
         _ => AbortReason::LeaseRefused(Arc::new(error)),

@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 
 use super::fleet::{make_run_dir, open_run_dir};
 use super::{output, signals};
-use crate::fleet::{Assignment, WorkerError, index_of_worker, stay};
+use crate::fleet::{Assignment, WorkerError, index_of_worker, obey, stay};
 use crate::report::{Ending, Report};
 use crate::settings::Settings;
 use crate::store::Root;
@@ -28,12 +28,18 @@ pub(super) struct WorkerArgs {
     /// Stay for all arrays of the run, one part after the other, until it ends.
     #[arg(long)]
     pub follow: bool,
+    /// Take parts from standard input as the coordinator that started this writes them.
+    #[arg(long, hide = true, conflicts_with_all = ["part", "follow", "json"])]
+    pub orders: bool,
     /// Print one JSON document on stdout instead of a line.
     #[arg(long)]
     pub json: bool,
 }
 
 pub(super) async fn run(args: WorkerArgs) -> ExitCode {
+    if args.orders {
+        return end(&args, obeyed(&args).await);
+    }
     let index = match index_of_worker(args.part, |name| std::env::var(name).ok()) {
         Ok(index) => index,
         Err(error) => return output::usage(&error.to_string()),
@@ -46,9 +52,13 @@ pub(super) async fn run(args: WorkerArgs) -> ExitCode {
         true => follow(&args, index).await,
         false => one(&args, index).await,
     };
+    end(&args, ended)
+}
+
+fn end(args: &WorkerArgs, ended: Result<Report, WorkerError>) -> ExitCode {
     match ended {
-        Ok(report) => show(&args, &report),
-        Err(error) => refuse(&args, &error),
+        Ok(report) => show(args, &report),
+        Err(error) => refuse(args, &error),
     }
 }
 
@@ -67,6 +77,25 @@ async fn follow(args: &WorkerArgs, index: u32) -> Result<Report, WorkerError> {
     let stayed = stay(open_run_dir(&args.run)?, index, open, stopper.clone());
     tokio::select! {
         report = stayed => report,
+        never = signals::stop_or_exit(|by| stopper.stop(by), LEFT) => match never {},
+    }
+}
+
+async fn obeyed(args: &WorkerArgs) -> Result<Report, WorkerError> {
+    let stopper = crate::run::Stopper::new();
+    let (lines, orders) = tokio::sync::mpsc::unbounded_channel();
+    // It ends with the process: nothing interrupts one that reads from a terminal or a pipe.
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            if lines.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let run = open_run_dir(&args.run)?;
+    let obeyed = obey(run, orders, output::print, open, stopper.clone());
+    tokio::select! {
+        report = obeyed => report,
         never = signals::stop_or_exit(|by| stopper.stop(by), LEFT) => match never {},
     }
 }

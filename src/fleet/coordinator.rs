@@ -9,7 +9,7 @@ use actix::Addr;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::directory::{self, ArrayDir};
-use super::engine::{Engine, Tasks, Workers, quoted};
+use super::engine::{Engine, Hired, Workers, quoted};
 use super::follow::{Follow, FollowError};
 use super::merge::Merged;
 use super::plan::{self, PLAN_SPEC, Part, Phase, Plan};
@@ -47,6 +47,7 @@ pub(crate) struct Coordinator {
     run: Arc<Run>,
     fleet: Fleet,
     dir: Root,
+    workers: Workers,
     declaration_hash: String,
     requests: Requests,
     bytes_read: u64,
@@ -70,8 +71,14 @@ impl Coordinator {
             Some(dir) => dir.clone(),
             None => directory::below_store(&run.root, &run.run_id),
         };
+        let hired = Hired {
+            program: fleet.program.clone(),
+            run: dir.absolute(),
+            workers: fleet.workers,
+        };
         let coordinator = Self {
             run: run.clone(),
+            workers: Workers::new(&fleet.engine, hired),
             fleet: fleet.clone(),
             dir,
             declaration_hash: admitted.declaration_hash.clone(),
@@ -243,7 +250,7 @@ impl Coordinator {
     }
 
     async fn try_array(
-        &self,
+        &mut self,
         phase: Phase,
         cuts: Vec<Cut>,
         shards: impl Fn(Range<usize>) -> Vec<ShardWork>,
@@ -270,23 +277,19 @@ impl Coordinator {
             .await?;
         array.write_plan(&self.plan(phase, parts.clone())).await?;
         directory::open_phase(&self.dir, &name).await?;
-        let tasks = Tasks {
-            program: self.fleet.program.clone(),
-            array: array.root().absolute(),
-            name: format!("zagg-{name}"),
-            workers: self.fleet.workers,
-        };
+        let every = (self.run.settings.lease_ttl / LOOKS).min(LOOK_EVERY);
+        self.workers.begin(&name, &array.root().absolute());
         let mut follow = Follow {
             run: &self.run,
             array: &array,
             parts: &parts,
             watched,
-            workers: Workers::new(&self.fleet.engine, tasks),
-            every: (self.run.settings.lease_ttl / LOOKS).min(LOOK_EVERY),
+            workers: &mut self.workers,
+            every,
         };
         let followed = follow.until_all_ended().await;
         if followed.is_err() {
-            follow.workers.kill().await;
+            self.workers.kill().await;
         }
         followed
     }

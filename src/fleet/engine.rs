@@ -48,15 +48,13 @@ pub enum EngineError {
     },
 }
 
-/// What workers are started with.
+/// What the workers of a run are started with.
 #[derive(Debug, Clone)]
-pub(super) struct Tasks {
+pub(super) struct Hired {
     /// The program they run.
     pub program: PathBuf,
-    /// Address of the array's directory.
-    pub array: String,
-    /// What the scheduler is to call them.
-    pub name: String,
+    /// Address of the run directory.
+    pub run: String,
     /// How many at once.
     pub workers: usize,
 }
@@ -71,7 +69,7 @@ pub(super) struct Known {
     pub ended: BTreeMap<u32, String>,
 }
 
-/// The workers of one array.
+/// The workers of a run, at one of its arrays.
 pub(super) enum Workers {
     Local(Local),
     Slurm(Slurm),
@@ -79,11 +77,20 @@ pub(super) enum Workers {
 }
 
 impl Workers {
-    pub(super) fn new(engine: &Engine, tasks: Tasks) -> Self {
+    pub(super) fn new(engine: &Engine, hired: Hired) -> Self {
         match engine {
-            Engine::Local => Self::Local(Local::new(tasks)),
-            Engine::Slurm(options) => Self::Slurm(Slurm::new(options.clone(), tasks)),
+            Engine::Local => Self::Local(Local::new(hired)),
+            Engine::Slurm(options) => Self::Slurm(Slurm::new(options.clone(), hired)),
             Engine::Manual => Self::Manual,
+        }
+    }
+
+    /// Goes on to this array, which has a directory of its own; the one before is done with.
+    pub(super) fn begin(&mut self, array: &str, dir: &str) {
+        match self {
+            Self::Local(local) => local.begin(array),
+            Self::Slurm(slurm) => slurm.begin(array, dir),
+            Self::Manual => {}
         }
     }
 
@@ -99,6 +106,14 @@ impl Workers {
             Self::Manual => {}
         }
         Ok(())
+    }
+
+    /// Waits for news of a worker, for ever where none is ever told.
+    pub(super) async fn news(&mut self) {
+        match self {
+            Self::Local(local) => local.news().await,
+            Self::Slurm(_) | Self::Manual => std::future::pending().await,
+        }
     }
 
     /// What became of the workers.

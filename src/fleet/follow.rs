@@ -35,7 +35,7 @@ pub(super) struct Follow<'a> {
     pub array: &'a ArrayDir,
     pub parts: &'a [Part],
     pub watched: &'a Watched,
-    pub workers: Workers,
+    pub workers: &'a mut Workers,
     /// Time between two looks.
     pub every: Duration,
 }
@@ -123,6 +123,7 @@ impl Follow<'_> {
             let pause = tokio::time::sleep(self.every);
             tokio::select! {
                 () = pause => {}
+                () = self.workers.news() => {}
                 () = self.run.stopping(), if stopped.is_none() => {}
             }
         }

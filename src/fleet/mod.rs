@@ -24,6 +24,7 @@ mod engine;
 mod follow;
 mod index;
 mod merge;
+mod orders;
 mod part_report;
 pub(crate) mod plan;
 pub(crate) mod script;
@@ -38,6 +39,7 @@ use crate::store::Root;
 pub(crate) use coordinator::Coordinator;
 pub use engine::{Engine, EngineError, SlurmOptions};
 pub(crate) use index::index_of_worker;
+pub(crate) use orders::obey;
 pub use stay::stay;
 pub use worker::{Assignment, WorkerError};
 

@@ -10,6 +10,7 @@ use crate::report::{Ending, Report};
 use crate::run::Stopper;
 use crate::settings::Settings;
 use crate::store::Root;
+use crate::store::lease::Sight;
 
 /// How often one without work looks for some.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -30,7 +31,7 @@ pub async fn stay(
     stopper: Stopper,
 ) -> Result<Report, WorkerError> {
     let began = Instant::now();
-    let mut all = Report::blank(run.url(), &Settings::default());
+    let mut stayed = Stayed::new(&run, stopper);
     let mut has_begun = false;
     loop {
         let open_now = match open_array(&run).await {
@@ -41,12 +42,11 @@ pub async fn stay(
         match open_now {
             Some(array) => {
                 has_begun = true;
-                let done = one_round(&array, index, &open, &stopper, &mut all).await?;
-                if done {
+                if stayed.one_round(&array, index, &open).await? {
                     continue;
                 }
             }
-            None if has_begun => return Ok(all),
+            None if has_begun => return Ok(stayed.all),
             None if began.elapsed() >= PATIENCE => {
                 return Err(WorkerError::NotBegun {
                     run: run.url().to_owned(),
@@ -55,79 +55,114 @@ pub async fn stay(
             }
             None => {}
         }
-        if matches!(all.outcome, Ending::Aborted | Ending::Interrupted) {
-            return Ok(all);
+        if stayed.is_at_its_end() {
+            return Ok(stayed.all);
         }
         tokio::select! {
             () = tokio::time::sleep(LOOK_EVERY) => {}
-            by = stopper.stopped() => {
-                all.error = Some(format!("stopped by {by}"));
-                end(&mut all, Ending::Interrupted);
-                return Ok(all);
-            }
+            by = stayed.stopper.stopped() => return Ok(stayed.interrupted(by)),
         }
     }
 }
 
-/// Tries every part of an array once, its own first; whether it worked on any.
-async fn one_round(
-    array: &ArrayDir,
-    index: u32,
-    open: &impl Fn(&str) -> Result<Root, WorkerError>,
-    stopper: &Stopper,
-    all: &mut Report,
-) -> Result<bool, WorkerError> {
-    let parts = match array.plan().await {
-        Ok(plan) => plan.parts.len() as u32,
-        Err(error) if error.kind() == FaultKind::NotFound => return Ok(false),
-        Err(error) => return Err(error.into()),
-    };
-    let mut worked = false;
-    for part in (0..parts).map(|offset| (index + offset) % parts) {
-        let assignment = match Assignment::of(array.clone(), part).await {
-            Err(WorkerError::Directory(error)) if is_over(&error) => return Ok(worked),
-            assignment => assignment?.stopped_by(stopper.clone()),
-        };
-        let root = open(assignment.store())?;
-        let report = match assignment.work_unless_taken(root).await {
-            Err(WorkerError::Directory(error)) if is_over(&error) => return Ok(worked),
-            report => report?,
-        };
-        let Some(report) = report else { continue };
-        worked = true;
-        add(all, report);
-        if matches!(all.outcome, Ending::Aborted | Ending::Interrupted) {
-            return Ok(false);
+/// A worker that goes from part to part.
+pub(super) struct Stayed {
+    /// The account of all parts so far.
+    pub all: Report,
+    pub stopper: Stopper,
+    /// What was seen of the lease of the run.
+    sight: Option<Sight>,
+}
+
+impl Stayed {
+    pub(super) fn new(run: &Root, stopper: Stopper) -> Self {
+        Self {
+            all: Report::blank(run.url(), &Settings::default()),
+            stopper,
+            sight: None,
         }
     }
-    Ok(worked)
+
+    /// The next thing it works on.
+    pub(super) fn assign(&mut self, assignment: Assignment) -> Assignment {
+        let assignment = assignment.seeing(&mut self.sight);
+        assignment.stopped_by(self.stopper.clone())
+    }
+
+    /// Tries every part of an array once, its own first; whether it worked on any.
+    async fn one_round(
+        &mut self,
+        array: &ArrayDir,
+        index: u32,
+        open: &impl Fn(&str) -> Result<Root, WorkerError>,
+    ) -> Result<bool, WorkerError> {
+        let parts = match array.plan().await {
+            Ok(plan) => plan.parts.len() as u32,
+            Err(error) if is_over(&error) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        let mut worked = false;
+        for part in (0..parts).map(|offset| (index + offset) % parts) {
+            let assignment = match Assignment::of(array.clone(), part).await {
+                Err(WorkerError::Directory(error)) if is_over(&error) => return Ok(worked),
+                assignment => self.assign(assignment?),
+            };
+            let root = open(assignment.store())?;
+            let report = match assignment.work_unless_taken(root).await {
+                Err(WorkerError::Directory(error)) if is_over(&error) => return Ok(worked),
+                report => report?,
+            };
+            let Some(report) = report else { continue };
+            worked = true;
+            self.add(report);
+            if self.is_at_its_end() {
+                return Ok(false);
+            }
+        }
+        Ok(worked)
+    }
+
+    /// Whether what came of a part concerns every other one.
+    pub(super) fn is_at_its_end(&self) -> bool {
+        matches!(self.all.outcome, Ending::Aborted | Ending::Interrupted)
+    }
+
+    /// The account of one that was asked to end between two parts.
+    pub(super) fn interrupted(mut self, by: String) -> Report {
+        self.all.error = Some(format!("stopped by {by}"));
+        self.end(Ending::Interrupted);
+        self.all
+    }
+
+    /// Adds the account of a part.
+    pub(super) fn add(&mut self, part: Report) {
+        let all = &mut self.all;
+        all.root = part.root;
+        all.run_id = part.run_id;
+        all.fold_law = part.fold_law;
+        all.counts += part.counts;
+        if let Some(ladder) = part.ladder {
+            all.counts += ladder.counts;
+        }
+        all.requests += part.requests;
+        all.bytes.read += part.bytes.read;
+        all.bytes.written += part.bytes.written;
+        all.seconds += part.seconds;
+        all.failed_leaves.extend(part.failed_leaves);
+        all.error = part.error.or(all.error.take());
+        let outcome = worse(all.outcome, part.outcome);
+        self.end(outcome);
+    }
+
+    fn end(&mut self, outcome: Ending) {
+        self.all.outcome = outcome;
+        self.all.exit_code = outcome.exit_code();
+    }
 }
 
 /// Whether the run has removed its directory.
 fn is_over(error: &DirectoryError) -> bool {
     error.kind() == FaultKind::NotFound
-}
-
-fn add(all: &mut Report, part: Report) {
-    all.root = part.root;
-    all.run_id = part.run_id;
-    all.fold_law = part.fold_law;
-    all.counts += part.counts;
-    if let Some(ladder) = part.ladder {
-        all.counts += ladder.counts;
-    }
-    all.requests += part.requests;
-    all.bytes.read += part.bytes.read;
-    all.bytes.written += part.bytes.written;
-    all.seconds += part.seconds;
-    all.failed_leaves.extend(part.failed_leaves);
-    all.error = part.error.or(all.error.take());
-    end(all, worse(all.outcome, part.outcome));
-}
-
-fn end(all: &mut Report, outcome: Ending) {
-    all.outcome = outcome;
-    all.exit_code = outcome.exit_code();
 }
 
 /// Of two endings the one that more is to be said about.

@@ -23,7 +23,7 @@ use crate::pyramid::Declaration;
 use crate::report::{Ending, Report};
 use crate::run::{Run, Stopper};
 use crate::steps::{self, Admitted};
-use crate::store::lease::{self, Acquired, Claim, Held, LeaseError, Membership, Standing};
+use crate::store::lease::{self, Acquired, Claim, Held, LeaseError, Membership, Sight, Standing};
 use crate::store::manifest::Manifest;
 use crate::store::template::ColumnTemplate;
 use crate::store::{Root, Touched};
@@ -90,6 +90,16 @@ pub enum WorkerError {
         /// How long it was waited for.
         waited_s: u64,
     },
+    /// What it was told makes no sense to it.
+    #[error(
+        "`{line}` is no order for a worker: {reason}; orders are for `upgrade --fleet local` to give"
+    )]
+    Order {
+        /// What it was told.
+        line: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The store cannot be worked on.
     #[error(transparent)]
     Run(#[from] Error),
@@ -116,6 +126,7 @@ pub struct Assignment {
     plan: Plan,
     part: u32,
     stopper: Stopper,
+    sight: Sight,
 }
 
 impl Assignment {
@@ -145,6 +156,7 @@ impl Assignment {
             });
         }
         Ok(Self {
+            sight: Sight::of(&plan.run_id),
             array,
             plan,
             part,
@@ -160,6 +172,15 @@ impl Assignment {
     /// Has the work stopped by this.
     pub(super) fn stopped_by(self, stopper: Stopper) -> Self {
         Self { stopper, ..self }
+    }
+
+    /// Goes by what this process has seen of the run's lease before, and keeps what it sees.
+    pub(super) fn seeing(self, kept: &mut Option<Sight>) -> Self {
+        let known = kept.take();
+        let known = known.filter(|sight| sight.run_id() == self.plan.run_id);
+        let sight = known.unwrap_or(self.sight);
+        *kept = Some(sight.clone());
+        Self { sight, ..self }
     }
 
     /// A way to stop the work: what is being written is finished, and the report says by
@@ -216,6 +237,7 @@ pub(super) struct Worker {
     plan: Plan,
     pub(super) part: u32,
     stopper: Stopper,
+    sight: Sight,
     root: Root,
     watchers: Watchers,
     /// No other process has the same.
@@ -229,6 +251,7 @@ impl Worker {
             plan,
             part,
             stopper,
+            sight,
         } = assignment;
         let drawn = RandomState::new().build_hasher().finish();
         let watchers = Watchers::none();
@@ -243,6 +266,7 @@ impl Worker {
             plan,
             part,
             stopper,
+            sight,
             root,
             watchers,
         }
@@ -391,7 +415,7 @@ impl Worker {
             self.root.clone(),
             settings,
             self.plan.run_id.clone(),
-            Arc::new(SystemClock::new()),
+            self.sight.clock().clone(),
             self.watchers.clone(),
         );
         run.is_part = true;
@@ -408,6 +432,7 @@ impl Worker {
                 run_id: self.plan.run_id.clone(),
                 ttl_s: self.plan.ttl_s,
                 part,
+                sight: self.sight.clone(),
             }),
             steps: Steps::All,
             template,

@@ -25,7 +25,7 @@ pub(crate) use acquire::{Acquired, acquire, refuse_if_live};
 use beat::beat;
 pub use error::LeaseError;
 pub(crate) use held::Held;
-pub(crate) use joined::{Membership, join};
+pub(crate) use joined::{Membership, Sight, join};
 pub(crate) use record::{LeaseRecord, Standing};
 pub(crate) use release::{Released, give_back, release};
 

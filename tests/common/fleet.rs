@@ -11,6 +11,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 use zagg_stream::time::parse_iso;
 
+use crate::common::cases::{Case, Law};
+use crate::common::compare::assert_all;
+use crate::common::library::LEASE;
+use crate::common::stores::Tree;
+
 /// A test that waits longer than this waits in vain.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -25,6 +30,14 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
         assert!(started.elapsed() < PATIENCE, "waited in vain for {what}");
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Fails unless the store is what one process makes of the case under the published law.
+#[track_caller]
+pub(crate) fn assert_upgraded(case: &Case, mut tree: Tree) {
+    assert!(!tree.contains_key(LEASE), "the lease is given back");
+    tree.retain(|key, _| !key.starts_with("upgrade_"));
+    assert_all(&case.upgraded(Law::Boundary), &tree);
 }
 
 /// A settings file with this text in `dir`.

@@ -9,9 +9,10 @@ use tempfile::TempDir;
 use crate::common::binary::{Running, Zagg};
 use crate::common::bucket::Bucket;
 use crate::common::cases::{Case, Law};
-use crate::common::compare::assert_all;
 use crate::common::faults::{Failure, Op, Rule};
-use crate::common::fleet::{PATIENCE, part_of, settings_file, signal, wait_for, workers_of};
+use crate::common::fleet::{
+    PATIENCE, assert_upgraded, part_of, settings_file, signal, wait_for, workers_of,
+};
 use crate::common::library::LEASE;
 use crate::common::many::Many;
 use crate::common::s3::S3Server;
@@ -104,14 +105,6 @@ impl Fleet {
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
-}
-
-/// Fails unless the store is what one process makes of the case.
-#[track_caller]
-fn assert_upgraded(case: &Case, mut tree: Tree) {
-    assert!(!tree.contains_key(LEASE), "the lease is given back");
-    tree.retain(|key, _| !key.starts_with("upgrade_"));
-    assert_all(&case.upgraded(Law::Boundary), &tree);
 }
 
 #[test]

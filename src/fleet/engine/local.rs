@@ -1,104 +1,175 @@
-//! Workers as processes of this machine.
+//! Workers as processes of this machine, each of which takes one part after the other from a
+//! pipe ([`super::super::orders`]).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::process::{ExitStatus, Stdio};
 
-use tokio::io::AsyncReadExt;
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
-use super::{EngineError, Known, Tasks};
+use super::{EngineError, Hired, Known};
+use crate::fleet::orders::{Answer, Order};
 
 /// Bytes kept of what a worker says, from the end.
 const LAST_WORDS: usize = 4096;
 
-/// Processes, so many at once.
+/// Processes, so many at once, that stay for all arrays of a run.
 pub(in crate::fleet) struct Local {
-    tasks: Tasks,
+    hired: Hired,
+    array: String,
     waiting: VecDeque<u32>,
-    working: BTreeMap<u32, Worker>,
+    hands: BTreeMap<u64, Hand>,
+    /// Processes started so far, which names the next.
+    started: u64,
+    news: UnboundedReceiver<News>,
+    teller: UnboundedSender<News>,
+    /// News that was waited for and not looked at yet.
+    unread: Vec<News>,
 }
 
-struct Worker {
+/// One process.
+struct Hand {
     process: Child,
+    orders: ChildStdin,
+    /// The part it is at.
+    part: Option<u32>,
     words: JoinHandle<Vec<u8>>,
 }
 
+/// What one of the processes did.
+enum News {
+    /// It is through with a part.
+    Answered(u64, Answer),
+    /// It says nothing more, so it ends.
+    Silent(u64),
+}
+
 impl Local {
-    pub(super) fn new(tasks: Tasks) -> Self {
+    pub(super) fn new(hired: Hired) -> Self {
+        let (teller, news) = unbounded_channel();
         Self {
-            tasks,
+            hired,
+            array: String::new(),
             waiting: VecDeque::new(),
-            working: BTreeMap::new(),
+            hands: BTreeMap::new(),
+            started: 0,
+            news,
+            teller,
+            unread: Vec::new(),
         }
+    }
+
+    pub(super) fn begin(&mut self, array: &str) {
+        self.array = array.to_owned();
     }
 
     pub(super) fn submit(&mut self, parts: &[u32]) {
         self.waiting.extend(parts);
     }
 
+    /// Waits until one of the processes has done something.
+    pub(super) async fn news(&mut self) {
+        // The other end is held here, too, so there is always one to come.
+        self.unread.extend(self.news.recv().await);
+    }
+
     pub(super) async fn look(&mut self) -> Result<Known, EngineError> {
         let mut known = Known::default();
-        // A process that cannot be asked about is waited for.
-        let ended = self.working.iter_mut().filter_map(|(part, worker)| {
-            let status = worker.process.try_wait().ok().flatten()?;
-            Some((*part, status))
-        });
-        for (part, status) in ended.collect::<Vec<_>>() {
-            if let Some(worker) = self.working.remove(&part) {
-                known.ended.insert(part, last_words(status, worker).await);
-            }
+        while let Ok(news) = self.news.try_recv() {
+            self.unread.push(news);
         }
-        while self.working.len() < self.tasks.workers {
-            let Some(part) = self.waiting.pop_front() else {
-                break;
-            };
-            let worker = self.start(part)?;
-            self.working.insert(part, worker);
+        for news in std::mem::take(&mut self.unread) {
+            known.ended.extend(self.take_in(news).await);
         }
-        known.alive = self.waiting.len() + self.working.len();
+        self.give_out().await?;
+        let busy = self.hands.values().filter(|hand| hand.part.is_some());
+        known.alive = self.waiting.len() + busy.count();
         Ok(known)
     }
 
-    fn start(&self, part: u32) -> Result<Worker, EngineError> {
-        let program = self.tasks.program.display().to_string();
-        let cannot = |reason: &dyn std::fmt::Display| EngineError::Program {
+    /// The part that a process has ended with, and how.
+    async fn take_in(&mut self, news: News) -> Option<(u32, String)> {
+        match news {
+            News::Answered(id, Answer { part, error }) => {
+                self.hands.get_mut(&id)?.part = None;
+                Some((part, error.unwrap_or_else(|| "it is through".to_owned())))
+            }
+            News::Silent(id) => {
+                let mut hand = self.hands.remove(&id)?;
+                // One that says nothing more may still run; it is of no use any more.
+                let _ = hand.process.start_kill();
+                let status = hand.process.wait().await;
+                Some((hand.part?, hand.last_words(status).await))
+            }
+        }
+    }
+
+    /// Gives parts that wait to processes without one, which are started as they are needed.
+    async fn give_out(&mut self) -> Result<(), EngineError> {
+        while let Some(part) = self.waiting.front().copied() {
+            let idle = self.hands.iter().find(|(_, hand)| hand.part.is_none());
+            let id = match idle.map(|(id, _)| *id) {
+                Some(id) => id,
+                None if self.hands.len() < self.hired.workers => self.start()?,
+                None => return Ok(()),
+            };
+            let order = Order {
+                array: self.array.clone(),
+                part,
+            };
+            let Some(hand) = self.hands.get_mut(&id) else {
+                return Ok(());
+            };
+            hand.part = Some(part);
+            self.waiting.pop_front();
+            // One that cannot be told has ended, and news of that is on its way.
+            let _ = hand.tell(&order).await;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<u64, EngineError> {
+        let program = self.hired.program.display().to_string();
+        let cannot = |reason: String| EngineError::Program {
             program: program.clone(),
-            reason: reason.to_string(),
+            reason,
         };
-        let mut process = Command::new(&self.tasks.program)
-            .args(["worker", "--run", &self.tasks.array, "--part"])
-            .arg(part.to_string())
+        let mut process = Command::new(&self.hired.program)
+            .args(["worker", "--run", &self.hired.run, "--orders"])
             .args(["--progress", "none"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| cannot(&error))?;
-        let mut said = process
-            .stderr
-            .take()
-            .ok_or_else(|| cannot(&"its stderr cannot be read"))?;
-        let words = tokio::spawn(async move {
-            let (mut words, mut some) = (Vec::new(), [0; LAST_WORDS]);
-            while let Ok(n @ 1..) = said.read(&mut some).await {
-                words.extend_from_slice(&some[..n]);
-                let surplus = words.len().saturating_sub(LAST_WORDS);
-                words.drain(..surplus);
-            }
-            words
-        });
-        Ok(Worker { process, words })
+            .map_err(|error| cannot(error.to_string()))?;
+        let pipes = (
+            process.stdin.take(),
+            process.stdout.take(),
+            process.stderr.take(),
+        );
+        let (Some(orders), Some(answers), Some(said)) = pipes else {
+            return Err(cannot("its pipes are not to be had".to_owned()));
+        };
+        let id = self.started;
+        self.started += 1;
+        tokio::spawn(pass_on(id, answers, self.teller.clone()));
+        let hand = Hand {
+            process,
+            orders,
+            part: None,
+            words: tokio::spawn(keep_last(said)),
+        };
+        self.hands.insert(id, hand);
+        Ok(id)
     }
 
     /// The signal is that of the `kill` program: a process can be asked to end only by it.
     pub(super) fn stop(&mut self) {
         self.waiting.clear();
-        for worker in self.working.values() {
-            let Some(pid) = worker.process.id() else {
-                continue;
-            };
+        for pid in self.hands.values().filter_map(|hand| hand.process.id()) {
             let asked = std::process::Command::new("kill")
                 .args(["-TERM", &pid.to_string()])
                 .stderr(Stdio::null())
@@ -111,20 +182,53 @@ impl Local {
 
     pub(super) async fn kill(&mut self) {
         self.waiting.clear();
-        for worker in self.working.values_mut() {
+        for hand in self.hands.values_mut() {
             // One that has ended cannot be killed.
-            let _ = worker.process.kill().await;
+            let _ = hand.process.kill().await;
         }
-        self.working.clear();
+        self.hands.clear();
     }
 }
 
-/// How a worker ended, and the last thing it complained of.
-async fn last_words(status: ExitStatus, worker: Worker) -> String {
-    let words = worker.words.await.unwrap_or_default();
-    let words = String::from_utf8_lossy(&words);
-    match words.lines().rev().find(|line| !line.trim().is_empty()) {
-        Some(line) => format!("{status}: {}", line.trim()),
-        None => status.to_string(),
+impl Hand {
+    async fn tell(&mut self, order: &Order) -> std::io::Result<()> {
+        let mut line = serde_json::to_vec(order)?;
+        line.push(b'\n');
+        self.orders.write_all(&line).await
     }
+
+    /// How it ended, and the last thing it complained of.
+    async fn last_words(self, status: std::io::Result<ExitStatus>) -> String {
+        let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+        let words = self.words.await.unwrap_or_default();
+        let words = String::from_utf8_lossy(&words);
+        match words.lines().rev().find(|line| !line.trim().is_empty()) {
+            Some(line) => format!("{status}: {}", line.trim()),
+            None => status,
+        }
+    }
+}
+
+/// Passes on what a process answers, and at the end that there is no more.
+async fn pass_on(id: u64, answers: impl AsyncRead + Unpin, teller: UnboundedSender<News>) {
+    let mut lines = BufReader::new(answers).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        // The account it prints at its end is for somebody else.
+        if let Ok(answer) = serde_json::from_str(&line) {
+            // Whoever looks may be gone.
+            let _ = teller.send(News::Answered(id, answer));
+        }
+    }
+    let _ = teller.send(News::Silent(id));
+}
+
+/// The end of what a process says.
+async fn keep_last(mut said: impl AsyncRead + Unpin) -> Vec<u8> {
+    let (mut words, mut some) = (Vec::new(), [0; LAST_WORDS]);
+    while let Ok(n @ 1..) = said.read(&mut some).await {
+        words.extend_from_slice(&some[..n]);
+        let surplus = words.len().saturating_sub(LAST_WORDS);
+        words.drain(..surplus);
+    }
+    words
 }

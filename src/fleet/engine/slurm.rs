@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::process::Command;
 
-use super::{EngineError, Known, Tasks};
+use super::{EngineError, Hired, Known};
 
 /// Seconds before its time limit at which a worker is asked to end.
 const WARNING_S: u32 = 60;
@@ -27,7 +27,11 @@ pub struct SlurmOptions {
 /// Job arrays.
 pub(in crate::fleet) struct Slurm {
     options: SlurmOptions,
-    tasks: Tasks,
+    hired: Hired,
+    /// What the jobs are called.
+    name: String,
+    /// Address of the array's directory.
+    array: String,
     jobs: Vec<String>,
     /// Parts that have a task, by job and index.
     submitted: BTreeSet<(String, u32)>,
@@ -50,13 +54,22 @@ impl SlurmOptions {
 }
 
 impl Slurm {
-    pub(super) fn new(options: SlurmOptions, tasks: Tasks) -> Self {
+    pub(super) fn new(options: SlurmOptions, hired: Hired) -> Self {
         Self {
             options,
-            tasks,
+            hired,
+            name: String::new(),
+            array: String::new(),
             jobs: Vec::new(),
             submitted: BTreeSet::new(),
         }
+    }
+
+    pub(super) fn begin(&mut self, array: &str, dir: &str) {
+        self.name = format!("zagg-{array}");
+        self.array = dir.to_owned();
+        self.jobs.clear();
+        self.submitted.clear();
     }
 
     pub(super) async fn submit(&mut self, parts: &[u32]) -> Result<(), EngineError> {
@@ -64,11 +77,11 @@ impl Slurm {
             return Ok(());
         }
         let listed: Vec<String> = parts.iter().map(u32::to_string).collect();
-        let program = quoted(&self.tasks.program.display().to_string());
+        let program = quoted(&self.hired.program.display().to_string());
         let mut args = vec![
             "--parsable".to_owned(),
-            format!("--job-name={}", self.tasks.name),
-            format!("--array={}%{}", listed.join(","), self.tasks.workers),
+            format!("--job-name={}", self.name),
+            format!("--array={}%{}", listed.join(","), self.hired.workers),
             format!("--signal=B:TERM@{WARNING_S}"),
             "--requeue".to_owned(),
             "--output=/dev/null".to_owned(),
@@ -78,7 +91,7 @@ impl Slurm {
         // The worker takes the place of the shell, so that signals reach it.
         args.push(format!(
             "exec {program} worker --run {}",
-            quoted(&self.tasks.array)
+            quoted(&self.array)
         ));
         let job = ask("sbatch", &args).await?;
         // With several clusters it is `id;cluster`.

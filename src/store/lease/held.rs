@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::joined::Membership;
+use super::joined::{Membership, Sight};
 use super::{Claim, IfMatch, LeaseError};
-use crate::store::root::{Root, Version};
+use crate::store::root::Root;
 use crate::time::{Clock, Moment, iso};
 
 /// What a holder knows about its own lease. Clones share it.
@@ -35,8 +35,8 @@ struct HeldInner {
 
 /// What one that works under another's lease knows beside it.
 struct Joined {
-    /// The writing of the lease that was last seen, and when it was looked for.
-    seen: Mutex<Option<(Version, Moment)>>,
+    /// What was seen of the lease.
+    sight: Sight,
     /// Its own part of the work, which it must hold, too.
     part: Held,
 }
@@ -87,27 +87,22 @@ impl Held {
         }))
     }
 
-    /// The lease of a run that is joined at this moment.
-    pub(super) fn joined(
-        root: &Root,
-        membership: &Membership,
-        clock: Arc<dyn Clock>,
-        asked: Moment,
-    ) -> Self {
+    /// The lease of a run that is joined, good from `confirmed` on.
+    pub(super) fn joined(root: &Root, membership: &Membership, confirmed: Moment) -> Self {
         Self(Arc::new(HeldInner {
             root: root.url().to_owned(),
             run_id: membership.run_id.clone(),
             ttl_s: membership.ttl_s,
             good_for: Duration::from_secs(membership.ttl_s),
             if_match: IfMatch::NotHonoured,
-            clock,
+            clock: membership.sight.clock().clone(),
             state: Mutex::new(State {
-                confirmed: asked,
-                heartbeat: asked,
+                confirmed,
+                heartbeat: confirmed,
                 end: None,
             }),
             joined: Some(Joined {
-                seen: Mutex::default(),
+                sight: membership.sight.clone(),
                 part: membership.part.clone(),
             }),
         }))
@@ -118,13 +113,9 @@ impl Held {
         self.0.joined.is_some()
     }
 
-    /// Notes the writing that was seen by a look at `asked`. When it is another than before,
-    /// the moment of the look before, since which it was written.
-    pub(super) fn note_seen(&self, version: &Version, asked: Moment) -> Option<Moment> {
-        let joined = self.0.joined.as_ref()?;
-        let mut seen = joined.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let (before, looked) = seen.replace((version.clone(), asked))?;
-        (before != *version).then_some(looked)
+    /// What was seen of the lease, where it is another process's.
+    pub(super) fn sight(&self) -> Option<&Sight> {
+        self.0.joined.as_ref().map(|joined| &joined.sight)
     }
 
     /// The run that holds the lease.

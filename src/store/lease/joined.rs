@@ -5,12 +5,12 @@
 //! says of the time is another machine's word, and one that stands still proves nothing. A
 //! beat that is seen was written after the look before, and counts from there.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{Held, LeaseError, Standing, look};
-use crate::store::root::Root;
-use crate::time::Clock;
+use crate::store::root::{Root, Version};
+use crate::time::{Clock, Moment, SystemClock};
 
 /// How often one that joins looks until it has seen the heartbeat move.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -24,22 +24,89 @@ pub(crate) struct Membership {
     pub ttl_s: u64,
     /// What the member itself must hold beside it, which is its part of the run's work.
     pub part: Held,
+    /// What this process has seen of the lease.
+    pub sight: Sight,
 }
 
-/// Joins the lease of a run, once its heartbeat has been seen to move.
+/// What one process has seen of the lease of a run, whichever part it worked on. Clones share
+/// it, so that who goes from one part to the next need not wait for another beat.
+#[derive(Debug, Clone)]
+pub(crate) struct Sight(Arc<SightInner>);
+
+#[derive(Debug)]
+struct SightInner {
+    run_id: String,
+    clock: Arc<dyn Clock>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// The writing of the lease that was last seen, and when it was looked for.
+    last: Option<(Version, Moment)>,
+    /// When a heartbeat that was seen to move had been written at the earliest.
+    moved: Option<Moment>,
+}
+
+impl Sight {
+    /// Nothing seen yet of the lease of `run_id`, by the clocks of this machine.
+    pub(crate) fn of(run_id: &str) -> Self {
+        Self::on_clock(run_id, Arc::new(SystemClock::new()))
+    }
+
+    pub(super) fn on_clock(run_id: &str, clock: Arc<dyn Clock>) -> Self {
+        Self(Arc::new(SightInner {
+            run_id: run_id.to_owned(),
+            clock,
+            seen: Mutex::default(),
+        }))
+    }
+
+    /// The run whose lease was looked at.
+    pub(crate) fn run_id(&self) -> &str {
+        &self.0.run_id
+    }
+
+    /// The clock everything that is seen is measured by.
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.0.clock
+    }
+
+    /// Notes the writing that was seen by a look at `asked`. When it is another than before,
+    /// the moment of the look before, since which it was written.
+    pub(super) fn note(&self, version: &Version, asked: Moment) -> Option<Moment> {
+        let mut seen = self.seen();
+        let (before, looked) = seen.last.replace((version.clone(), asked))?;
+        let moved = (before != *version).then_some(looked);
+        seen.moved = moved.or(seen.moved);
+        moved
+    }
+
+    fn moved_within(&self, ttl: Duration, now: Moment) -> Option<Moment> {
+        let moved = self.seen().moved;
+        moved.filter(|moved| now.since(*moved) < ttl)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        // It is whole after every assignment, so a panic elsewhere does not spoil it.
+        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Joins the lease of a run, once its heartbeat has been seen to move: by this process, and
+/// within the ttl.
 ///
 /// # Errors
 /// [`LeaseError::Lost`] when the run does not hold the lease, [`LeaseError::Stale`] when its
 /// heartbeat stands still for a ttl, and failed requests.
-pub(crate) async fn join(
-    root: &Root,
-    membership: &Membership,
-    clock: Arc<dyn Clock>,
-) -> Result<Held, LeaseError> {
-    let asked = clock.now();
-    let held = Held::joined(root, membership, clock, asked);
+pub(crate) async fn join(root: &Root, membership: &Membership) -> Result<Held, LeaseError> {
+    let sight = &membership.sight;
+    let asked = sight.clock().now();
+    let moved = sight.moved_within(Duration::from_secs(membership.ttl_s), asked);
+    let held = Held::joined(root, membership, moved.unwrap_or(asked));
     loop {
-        if observe(root, &held).await? {
+        // Also of one that has been seen to move: whose it is now is asked again.
+        if observe(root, &held).await? || moved.is_some() {
             return Ok(held);
         }
         held.ensure_fresh()?;
@@ -58,7 +125,7 @@ pub(super) async fn observe(root: &Root, held: &Held) -> Result<bool, LeaseError
     let seen = look(root).await?;
     match (&seen.standing, &seen.found) {
         (Standing::Lease(record), Some((_, version))) if record.run_id() == held.run_id() => {
-            match held.note_seen(version, asked) {
+            match held.sight().and_then(|sight| sight.note(version, asked)) {
                 Some(written_since) => held.confirm(written_since).map(|()| true),
                 None => Ok(false),
             }

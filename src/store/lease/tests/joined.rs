@@ -1,7 +1,7 @@
 //! A lease of another process, as a member of its run sees it.
 
 use super::*;
-use crate::store::lease::joined::{Membership, join, observe};
+use crate::store::lease::joined::{Membership, Sight, join, observe};
 
 const TTL_S: u64 = 60;
 
@@ -10,6 +10,7 @@ struct Member {
     root: Root,
     clock: Arc<ScriptedClock>,
     part: Held,
+    sight: Sight,
     held: Held,
 }
 
@@ -27,11 +28,13 @@ async fn part(clock: &Arc<ScriptedClock>) -> Held {
     acquired.unwrap().held
 }
 
+/// Of a process that has seen nothing of the lease yet.
 fn membership(part: &Held) -> Membership {
     Membership {
         run_id: "them".to_owned(),
         ttl_s: TTL_S,
         part: part.clone(),
+        sight: Sight::on_clock("them", part.clock().clone()),
     }
 }
 
@@ -41,7 +44,7 @@ impl Member {
         let part = part(&clock).await;
         beat_of(&root, 10).await;
         let membership = membership(&part);
-        let joining = join(&root, &membership, clock.clone());
+        let joining = join(&root, &membership);
         let beating = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
             beat_of(&root, 9).await;
@@ -52,7 +55,20 @@ impl Member {
             root,
             clock,
             part,
+            sight: membership.sight,
         }
+    }
+
+    /// Joins for another part.
+    async fn again(&self) -> Result<Held, LeaseError> {
+        let membership = Membership {
+            sight: self.sight.clone(),
+            ..membership(&self.part)
+        };
+        let joining = join(&self.root, &membership);
+        tokio::time::timeout(Duration::from_millis(100), joining)
+            .await
+            .expect("it waits for another beat")
     }
 }
 
@@ -62,7 +78,7 @@ async fn one_joins_only_when_it_has_seen_the_heartbeat_move() {
     let part = part(&clock).await;
     beat_of(&root, 0).await;
     let membership = membership(&part);
-    let joining = join(&root, &membership, clock.clone());
+    let joining = join(&root, &membership);
     let waited = tokio::time::timeout(Duration::from_millis(600), joining).await;
     assert!(
         waited.is_err(),
@@ -70,7 +86,7 @@ async fn one_joins_only_when_it_has_seen_the_heartbeat_move() {
     );
 
     clock.advance(TTL_S);
-    let stale = join(&root, &membership, clock.clone());
+    let stale = join(&root, &membership);
     let clock_goes_on = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         clock.advance(TTL_S);
@@ -87,7 +103,7 @@ async fn one_cannot_join_a_run_that_does_not_hold_the_lease() {
         if let Some(text) = standing {
             root.put(LEASE_KEY, text).await.unwrap();
         }
-        let refused = join(&root, &membership(&part), clock.clone()).await;
+        let refused = join(&root, &membership(&part)).await;
         assert!(
             matches!(refused, Err(LeaseError::Lost { .. })),
             "{refused:?}"
@@ -150,4 +166,40 @@ async fn a_member_neither_beats_nor_gives_back() {
     let released = give_back(&member.root, &member.held).await.unwrap();
     assert_eq!(released, Released::NotOurs(Some("them".to_owned())));
     assert_eq!(text(&member.root).await, before);
+}
+
+#[tokio::test]
+async fn a_process_that_has_seen_the_heartbeat_move_joins_again_without_another_beat() {
+    let member = Member::joined().await;
+    member.clock.advance(40);
+    let again = member.again().await.unwrap();
+    // It has seen nothing new, so the time that has gone by counts.
+    assert_eq!(again.silent_for(), member.held.silent_for());
+    member.clock.advance(20);
+    assert!(!again.is_fresh());
+}
+
+#[tokio::test]
+async fn what_was_seen_before_is_worth_nothing_when_the_lease_is_somebody_elses_now() {
+    let member = Member::joined().await;
+    member
+        .root
+        .put(LEASE_KEY, lease("others", 0))
+        .await
+        .unwrap();
+    let lost = member.again().await;
+    assert!(matches!(lost, Err(LeaseError::Lost { .. })), "{lost:?}");
+}
+
+#[tokio::test]
+async fn what_was_seen_longer_ago_than_the_ttl_is_worth_nothing() {
+    let member = Member::joined().await;
+    member.clock.advance(TTL_S);
+    let membership = Membership {
+        sight: member.sight.clone(),
+        ..membership(&member.part)
+    };
+    let joining = join(&member.root, &membership);
+    let waited = tokio::time::timeout(Duration::from_millis(600), joining).await;
+    assert!(waited.is_err(), "{waited:?}");
 }

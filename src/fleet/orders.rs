@@ -1,0 +1,117 @@
+//! A worker that is told its parts one after the other by the process that started it: what
+//! it has seen of the lease, and its connections to the store, serve the next part, too.
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::directory::ArrayDir;
+use super::stay::Stayed;
+use super::worker::{Assignment, WorkerError};
+use crate::report::Report;
+use crate::run::Stopper;
+use crate::store::Root;
+
+/// A part to be worked on; a line on the standard input of a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Order {
+    /// Name of the array, whose directory is below the run's.
+    pub array: String,
+    /// Which part of it.
+    pub part: u32,
+}
+
+/// That a worker is through with a part; a line on its standard output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Answer {
+    /// Which part.
+    pub part: u32,
+    /// Why it could not be begun, or ended before its time. Its report says the rest.
+    pub error: Option<String>,
+}
+
+/// Works on the parts of the run below `run` as the lines of `orders` tell, until there are no
+/// more, and says by `answer` after each how it went. `open` opens the store.
+///
+/// # Errors
+/// [`WorkerError::Order`] for a line that is none.
+pub(crate) async fn obey(
+    run: Root,
+    mut orders: UnboundedReceiver<String>,
+    answer: impl Fn(&str),
+    open: impl Fn(&str) -> Result<Root, WorkerError>,
+    stopper: Stopper,
+) -> Result<Report, WorkerError> {
+    let mut stayed = Stayed::new(&run, stopper);
+    loop {
+        let line = tokio::select! {
+            line = orders.recv() => line,
+            by = stayed.stopper.stopped() => return Ok(stayed.interrupted(by)),
+        };
+        let Some(line) = line else {
+            return Ok(stayed.all);
+        };
+        let wrong = |error: &dyn std::fmt::Display| WorkerError::Order {
+            line: line.clone(),
+            reason: error.to_string(),
+        };
+        let order: Order = serde_json::from_str(&line).map_err(|error| wrong(&error))?;
+        let error = match work_on(&run, &order, &open, &mut stayed).await {
+            Ok(error) => error,
+            Err(error) => Some(error.to_string()),
+        };
+        let answered = Answer {
+            part: order.part,
+            error,
+        };
+        let answered = serde_json::to_string(&answered).map_err(|error| wrong(&error))?;
+        answer(&answered);
+        if stayed.is_at_its_end() {
+            return Ok(stayed.all);
+        }
+    }
+}
+
+/// Works on one part; why it ended before its time, if it did.
+async fn work_on(
+    run: &Root,
+    order: &Order,
+    open: &impl Fn(&str) -> Result<Root, WorkerError>,
+    stayed: &mut Stayed,
+) -> Result<Option<String>, WorkerError> {
+    let array = ArrayDir::new(run.below(&order.array));
+    let assignment = stayed.assign(Assignment::of(array, order.part).await?);
+    let root = open(assignment.store())?;
+    let report = assignment.work(root).await?;
+    let error = report.error.clone();
+    stayed.add(report);
+    Ok(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_is_a_line() {
+        let order = Order {
+            array: "ladder-5-4".to_owned(),
+            part: 7,
+        };
+        let line = serde_json::to_string(&order).unwrap();
+        assert!(!line.contains('\n'));
+        assert_eq!(serde_json::from_str::<Order>(&line).unwrap(), order);
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_no_order_ends_the_worker() {
+        let (lines, orders) = tokio::sync::mpsc::unbounded_channel();
+        lines.send("part 7".to_owned()).unwrap();
+        let run = Root::new(
+            std::sync::Arc::new(object_store::memory::InMemory::new()),
+            "memory://run",
+        );
+        let open = |_: &str| unreachable!("nothing is to be opened");
+        let ended = obey(run, orders, |_| {}, open, Stopper::new()).await;
+        assert!(matches!(ended, Err(WorkerError::Order { .. })), "{ended:?}");
+    }
+}

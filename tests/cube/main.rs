@@ -1,0 +1,11 @@
+//! Cubes: what is found, healed, pulled and pushed, and what is refused.
+
+#![cfg(test)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod append;
+mod faults;
+mod outcomes;
+mod refusals;
