@@ -27,7 +27,7 @@ use zagg_stream::kernels::words::decimal;
 const LATENCY: Duration = Duration::from_millis(25);
 
 /// Leaves of the store that is upgraded.
-const LEAVES: usize = 96;
+const LEAVES: usize = 192;
 
 /// What each worker has, so little that it waits for the store and not for the machine.
 const SETTINGS: &str = "max_in_flight = 2\nmax_folds = 2\nmax_writers = 2\nlease_ttl_s = 60";

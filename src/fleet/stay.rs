@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use super::directory::{ArrayDir, DirectoryError, open_array};
 use super::worker::{Assignment, WorkerError};
-use crate::error::FaultKind;
+use crate::error::{Error, FaultKind};
 use crate::report::{Ending, Report};
 use crate::run::Stopper;
 use crate::settings::Settings;
 use crate::store::Root;
 use crate::store::lease::Sight;
+use crate::time::Moment;
 
 /// How often one without work looks for some.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -45,6 +46,9 @@ pub async fn stay(
                 if stayed.one_round(&array, index, &open).await? {
                     continue;
                 }
+                if !stayed.is_at_its_end() {
+                    stayed.ensure_run_goes_on(&array, &open).await?;
+                }
             }
             None if has_begun => return Ok(stayed.all),
             None if began.elapsed() >= PATIENCE => {
@@ -72,6 +76,8 @@ pub(super) struct Stayed {
     pub stopper: Stopper,
     /// What was seen of the lease of the run.
     sight: Option<Sight>,
+    /// Since when it has had nothing to do.
+    idle_since: Option<Moment>,
 }
 
 impl Stayed {
@@ -80,6 +86,7 @@ impl Stayed {
             all: Report::blank(run.url(), &Settings::default()),
             stopper,
             sight: None,
+            idle_since: None,
         }
     }
 
@@ -122,6 +129,23 @@ impl Stayed {
         Ok(worked)
     }
 
+    /// What others do not finish is free again at some time, but only while the run goes on.
+    async fn ensure_run_goes_on(
+        &mut self,
+        array: &ArrayDir,
+        open: &impl Fn(&str) -> Result<Root, WorkerError>,
+    ) -> Result<(), WorkerError> {
+        let plan = match array.plan().await {
+            Err(error) if is_over(&error) => return Ok(()),
+            plan => plan?,
+        };
+        let sight = Sight::kept(&mut self.sight, &plan.run_id);
+        let since = *self.idle_since.get_or_insert_with(|| sight.clock().now());
+        let root = open(&plan.root)?;
+        let goes_on = sight.ensure_run_goes_on(&root, plan.ttl_s, since).await;
+        Ok(goes_on.map_err(Error::from)?)
+    }
+
     /// Whether what came of a part concerns every other one.
     pub(super) fn is_at_its_end(&self) -> bool {
         matches!(self.all.outcome, Ending::Aborted | Ending::Interrupted)
@@ -136,6 +160,7 @@ impl Stayed {
 
     /// Adds the account of a part.
     pub(super) fn add(&mut self, part: Report) {
+        self.idle_since = None;
         let all = &mut self.all;
         all.root = part.root;
         all.run_id = part.run_id;

@@ -176,10 +176,7 @@ impl Assignment {
 
     /// Goes by what this process has seen of the run's lease before, and keeps what it sees.
     pub(super) fn seeing(self, kept: &mut Option<Sight>) -> Self {
-        let known = kept.take();
-        let known = known.filter(|sight| sight.run_id() == self.plan.run_id);
-        let sight = known.unwrap_or(self.sight);
-        *kept = Some(sight.clone());
+        let sight = Sight::kept(kept, &self.plan.run_id);
         Self { sight, ..self }
     }
 

@@ -66,13 +66,6 @@ fn is_worker(pid: u32) -> bool {
     line.split('\0').nth(1) == Some("worker")
 }
 
-/// The part a worker is at, by its command line.
-pub(crate) fn part_of(pid: u32) -> Option<u32> {
-    let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
-    let mut args = line.split('\0').skip_while(|arg| *arg != "--part");
-    args.nth(1)?.parse().ok()
-}
-
 /// Sends a signal, such as `KILL`; whether there was a process to take it.
 pub(crate) fn signal(pid: u32, name: &str) -> bool {
     let sent = Command::new("kill")

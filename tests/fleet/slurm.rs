@@ -179,5 +179,5 @@ fn the_printed_script_is_submitted_as_it_is_and_does_the_whole_upgrade() {
         .collect();
     assert!(submitted.status.success(), "{submitted:?}\n{log}");
     ladder.assert_golden();
-    assert!(log.contains("upgrade: done"), "{log}");
+    assert!(log.contains("the store is upgraded and verified"), "{log}");
 }

@@ -62,8 +62,15 @@ impl Sight {
         }))
     }
 
+    /// The one in `kept` if it is of the lease of `run_id`, or a new one, which is kept.
+    pub(crate) fn kept(kept: &mut Option<Self>, run_id: &str) -> Self {
+        let known = kept.take().filter(|sight| sight.run_id() == run_id);
+        kept.insert(known.unwrap_or_else(|| Self::of(run_id)))
+            .clone()
+    }
+
     /// The run whose lease was looked at.
-    pub(crate) fn run_id(&self) -> &str {
+    fn run_id(&self) -> &str {
         &self.0.run_id
     }
 
@@ -85,6 +92,40 @@ impl Sight {
     fn moved_within(&self, ttl: Duration, now: Moment) -> Option<Moment> {
         let moved = self.seen().moved;
         moved.filter(|moved| now.since(*moved) < ttl)
+    }
+
+    /// Looks whether the run goes on, for one that has nothing to do for it since `since`.
+    ///
+    /// # Errors
+    /// [`LeaseError::Lost`] when the run does not hold the lease any more,
+    /// [`LeaseError::Stale`] when its heartbeat has stood still for a ttl, and failed requests.
+    pub(crate) async fn ensure_run_goes_on(
+        &self,
+        root: &Root,
+        ttl_s: u64,
+        since: Moment,
+    ) -> Result<(), LeaseError> {
+        let asked = self.clock().now();
+        let seen = look(root).await?;
+        let (true, Some((_, version))) = (seen.is_held_by(self.run_id()), &seen.found) else {
+            return Err(LeaseError::Lost {
+                root: root.url().to_owned(),
+                run_id: self.run_id().to_owned(),
+                holder: seen.standing.holder(),
+            });
+        };
+        self.note(version, asked);
+        let ttl = Duration::from_secs(ttl_s);
+        let silent = asked.since(since);
+        if silent < ttl || self.moved_within(ttl, asked).is_some() {
+            return Ok(());
+        }
+        Err(LeaseError::Stale {
+            root: root.url().to_owned(),
+            run_id: self.run_id().to_owned(),
+            silent_s: silent.as_secs(),
+            ttl_s,
+        })
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
