@@ -9,7 +9,7 @@ use super::plan::{Phase, Plan};
 use crate::error::FaultKind;
 use crate::kernels::words::WordError;
 use crate::store::examine::SCRATCH;
-use crate::store::lease::{self, LeaseError};
+use crate::store::lease::{self, LEASE_KEY, LeaseError};
 use crate::store::root::Entry;
 use crate::store::{Root, StoreError};
 use crate::time::SystemClock;
@@ -17,6 +17,18 @@ use crate::work::{ShardWork, WorkSet};
 
 /// Key of the plan of an array.
 const PLAN_KEY: &str = "plan.json";
+
+/// Where an array has the shards of its parts.
+const PARTS: &str = "parts";
+
+/// Where it has what workers report.
+const REPORTS: &str = "reports";
+
+/// Where it has the leases of its parts.
+const LEASES: &str = "leases";
+
+/// The least digits of a part in a key.
+const PART_DIGITS: usize = 5;
 
 /// Why what was left in a run directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -107,7 +119,7 @@ impl ArrayDir {
     }
 
     pub(super) async fn part(&self, part: u32) -> Result<WorkSet, DirectoryError> {
-        let key = format!("parts/{part:05}.json");
+        let key = part_key(PARTS, part);
         let document: PartDocument = self.read(&key).await?;
         let work = WorkSet::of(document.shards);
         work.map_err(|error: WordError| self.unusable(&key, &error))
@@ -118,13 +130,13 @@ impl ArrayDir {
         part: u32,
         shards: Vec<ShardWork>,
     ) -> Result<(), DirectoryError> {
-        let key = format!("parts/{part:05}.json");
+        let key = part_key(PARTS, part);
         self.write(&key, &PartDocument { shards }).await
     }
 
     /// The root of the lease of a part.
     pub(super) fn lease(&self, part: u32) -> Root {
-        self.0.below(&format!("leases/{part:05}"))
+        self.0.below(&format!("{LEASES}/{part:0PART_DIGITS$}"))
     }
 
     /// Gives a part back whose worker is gone.
@@ -157,7 +169,7 @@ impl ArrayDir {
 
     /// The reports as they stand, by part: what tells one writing from the next.
     pub(super) async fn reports(&self) -> Result<Vec<(u32, Entry)>, DirectoryError> {
-        let listed = self.0.list_shallow("reports").await?;
+        let listed = self.0.list_shallow(REPORTS).await?;
         let part = |entry: &Entry| entry.name().strip_suffix(".json")?.parse().ok();
         let reports = listed.objects.into_iter();
         Ok(reports
@@ -186,7 +198,11 @@ impl ArrayDir {
 
 /// Key of the report of a part.
 pub(super) fn report_key(part: u32) -> String {
-    format!("reports/{part:05}.json")
+    part_key(REPORTS, part)
+}
+
+fn part_key(of: &str, part: u32) -> String {
+    format!("{of}/{part:0PART_DIGITS$}.json")
 }
 
 /// Makes a run directory ready that may have served before: removes what a run of `store`
@@ -195,21 +211,16 @@ pub(super) fn report_key(part: u32) -> String {
 /// # Errors
 /// Failed requests, and a directory that serves something else.
 pub(super) async fn make_ready(run: &Root, store: &str) -> Result<(), DirectoryError> {
-    let found = run.list_shallow("").await?;
-    let keys = found.objects.iter().map(|entry| entry.key.as_str());
-    let mut keys = keys.chain(found.prefixes.iter().map(String::as_str));
-    if let Some(foreign) = keys.find(|key| !is_of_a_run(key)) {
+    let keys = run.list_keys("").await?;
+    if let Some(foreign) = keys.iter().find(|key| !is_of_a_run(key)) {
         return Err(DirectoryError::NotEmpty {
             root: run.url().to_owned(),
-            found: foreign.to_owned(),
+            found: foreign.clone(),
         });
     }
-    for array in &found.prefixes {
-        let plan = run.get_if_present(&format!("{array}/{PLAN_KEY}")).await?;
+    for plan in keys.iter().filter(|key| key.ends_with(PLAN_KEY)) {
         // Also of another version, of whose plan only this much need be known.
-        let plan: Value = plan.map_or(Value::Null, |plan| {
-            serde_json::from_slice(&plan).unwrap_or_default()
-        });
+        let plan: Value = serde_json::from_slice(&run.get(plan).await?).unwrap_or_default();
         if let Some(other) = plan["root"].as_str().filter(|other| *other != store) {
             return Err(DirectoryError::OtherStore {
                 root: run.url().to_owned(),
@@ -217,7 +228,7 @@ pub(super) async fn make_ready(run: &Root, store: &str) -> Result<(), DirectoryE
             });
         }
     }
-    Ok(remove(run).await?)
+    Ok(run.delete_all(keys).await?)
 }
 
 /// Deletes from a run directory what a run left there.
@@ -230,10 +241,23 @@ pub(super) async fn remove(run: &Root) -> Result<(), StoreError> {
     run.delete_all(keys).await
 }
 
-/// Whether this is a key that runs leave in their directory, or a prefix of such keys.
+/// Whether this is a key that runs leave in their directory, to the last part of it: what is
+/// deleted must be nobody else's.
 fn is_of_a_run(key: &str) -> bool {
-    let first = key.split('/').next().unwrap_or(key);
-    first == OPEN_KEY || Phase::is_name(first)
+    let names: Vec<&str> = key.split('/').collect();
+    match names.as_slice() {
+        [OPEN_KEY] => true,
+        [array, PLAN_KEY] => Phase::is_name(array),
+        [array, PARTS | REPORTS, part] => {
+            Phase::is_name(array) && part.strip_suffix(".json").is_some_and(is_part)
+        }
+        [array, LEASES, part, LEASE_KEY] => Phase::is_name(array) && is_part(part),
+        _ => false,
+    }
+}
+
+fn is_part(name: &str) -> bool {
+    name.len() >= PART_DIGITS && name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Key of the name of the array that is open.
@@ -266,5 +290,69 @@ pub(super) async fn open_array(run: &Root) -> Result<Option<ArrayDir>, Directory
         Ok(open) => Ok(Some(ArrayDir::new(run.below(&open.array)))),
         Err(error) if error.kind() == FaultKind::NotFound => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    #[test]
+    fn only_what_runs_leave_is_theirs() {
+        for theirs in [
+            "open.json",
+            "columns/plan.json",
+            "columns/parts/00000.json",
+            "ladder-5-4/reports/00017.json",
+            "ladder-0/leases/100000/sweep.lease.json",
+        ] {
+            assert!(is_of_a_run(theirs), "{theirs}");
+        }
+        for foreign in [
+            "columns",
+            "columns/data.json",
+            "columns/parts/7.json",
+            "columns/parts/0000x.json",
+            "columns/parts/00000.json/x",
+            "other/plan.json",
+            "morton_hive.json",
+        ] {
+            assert!(!is_of_a_run(foreign), "{foreign}");
+        }
+    }
+
+    async fn holding(key: &str, text: &str) -> Root {
+        let run = Root::new(Arc::new(InMemory::new()), "memory://run");
+        run.put(key, text.to_owned()).await.unwrap();
+        run
+    }
+
+    #[tokio::test]
+    async fn what_a_run_of_the_same_store_left_is_removed() {
+        let run = holding("columns/plan.json", r#"{"root": "s3://b/p"}"#).await;
+        run.put("columns/reports/00000.json", "{").await.unwrap();
+        make_ready(&run, "s3://b/p").await.unwrap();
+        assert_eq!(run.list_keys("").await.unwrap(), Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn the_directory_of_another_store_or_of_something_else_is_refused_and_kept() {
+        for (key, text) in [
+            ("columns/plan.json", r#"{"root": "s3://b/other"}"#),
+            ("columns/table.parquet", ""),
+        ] {
+            let run = holding(key, text).await;
+            let refused = make_ready(&run, "s3://b/p").await.unwrap_err();
+            let is_refused = matches!(
+                refused,
+                DirectoryError::NotEmpty { .. } | DirectoryError::OtherStore { .. }
+            );
+            assert!(is_refused, "{refused:?}");
+            assert_eq!(run.list_keys("").await.unwrap(), [key]);
+        }
     }
 }

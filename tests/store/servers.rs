@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::common::binary::{Output, Zagg};
 use crate::common::bucket::{Bucket, race};
 use crate::common::cases::{Case, Law, MANIFEST, NAMES};
-use crate::common::compare::{assert_all, assert_columns};
+use crate::common::compare::{assert_all, compare};
 use crate::common::faults::{Failure, Op, Rule};
 use crate::common::library::LEASE;
 use crate::common::moto::Moto;
@@ -229,7 +229,8 @@ fn of_several_programs_that_begin_at_once_one_has_the_lease() {
         .tally()
         .of(Op::Put, |key| key.ends_with("/sweep.lease.json"));
     assert!(created.calls > 1, "more than one asked for it");
-    assert_columns(&case, Law::Boundary, &server.path_of(&bucket));
+    let differences = compare(&case.expected(Law::Boundary), &server.tree(&bucket));
+    assert_eq!(differences, Vec::<String>::new());
 }
 
 #[test]

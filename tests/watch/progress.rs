@@ -47,8 +47,9 @@ fn done(screen: &str) -> Option<u64> {
 fn a_person_sees_how_far_it_is_what_is_wrong_and_in_the_end_only_the_result() {
     let (server, bucket) = slow("watched");
     let url = bucket.url();
+    let dir = tempfile::tempdir().unwrap();
     let settings = crate::common::fleet::settings_file(
-        server.path_of(&bucket).parent().unwrap(),
+        dir.path(),
         "max_in_flight = 2\nmax_writers = 1\n[retry]\nmax_attempts = 20\ninitial_delay_ms = 20\nmax_delay_ms = 100",
     );
     let args = ["upgrade", &url, "--settings", settings.to_str().unwrap()];

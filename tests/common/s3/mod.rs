@@ -1,15 +1,14 @@
-//! An S3 server in this process, over a directory, that follows a script.
+//! An S3 server in this process, over memory, that follows a script.
 //!
 //! It checks signatures, refuses a create of what is there, and rewrites what has not
 //! moved unless it is told that it cannot. The keys of rules and counts begin with the
 //! bucket: `bucket/prefix/1/1/all.zarr/zarr.json`.
 
 mod asked;
+mod memory;
 mod serve;
 
-use std::fs;
 use std::net::TcpListener;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
@@ -18,14 +17,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use s3s::auth::SimpleAuth;
 use s3s::service::S3ServiceBuilder;
-use s3s_fs::FileSystem;
-use tempfile::TempDir;
-use tokio::sync::{RwLock, oneshot};
+use tokio::sync::oneshot;
 
+use self::memory::Memory;
 use self::serve::Served;
 use crate::common::bucket::Bucket;
 use crate::common::faults::{Rule, Script, Tally};
-use crate::common::stores::{Tree, tree_of, write_tree};
+use crate::common::stores::Tree;
 
 /// The one account of the server.
 const ACCESS_KEY: &str = "AKIDEXAMPLE";
@@ -42,7 +40,7 @@ pub(crate) enum Conditions {
 
 /// A server on a port of its own; gone when dropped.
 pub(crate) struct S3Server {
-    dir: TempDir,
+    memory: Memory,
     endpoint: String,
     served: Arc<Served>,
     stop: Option<oneshot::Sender<()>>,
@@ -57,13 +55,12 @@ impl S3Server {
 
     /// A server that knows these conditions.
     pub(crate) fn with(conditions: Conditions) -> Self {
-        let dir = TempDir::with_prefix("zagg-stream-s3-").unwrap();
-        let mut service = S3ServiceBuilder::new(FileSystem::new(dir.path()).unwrap());
+        let memory = Memory::default();
+        let mut service = S3ServiceBuilder::new(memory.clone());
         service.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
         let served = Arc::new(Served {
             service: service.build(),
             conditions,
-            in_turn: RwLock::default(),
             script: Mutex::default(),
             tally: Tally::default(),
         });
@@ -73,7 +70,7 @@ impl S3Server {
         let for_thread = Arc::clone(&served);
         let thread = thread::spawn(move || listen(listener, for_thread, stopped));
         Self {
-            dir,
+            memory,
             endpoint,
             served,
             stop: Some(stop),
@@ -104,24 +101,21 @@ impl S3Server {
     /// A new bucket that holds `tree` under the prefix `hive`.
     pub(crate) fn bucket(&self, name: &str, tree: &Tree) -> Bucket {
         let bucket = Bucket::at(&self.endpoint, name, [ACCESS_KEY, SECRET_KEY]);
-        fs::create_dir(self.dir.path().join(name)).unwrap();
-        write_tree(&self.path_of(&bucket), tree);
+        let below = |key: &String| format!("{}/{key}", bucket.prefix());
+        let objects = tree.iter().map(|(key, bytes)| (below(key), bytes.clone()));
+        self.memory.fill(name, objects);
         bucket
     }
 
-    /// What the root in this bucket holds, as it lies on disk.
+    /// What the root in this bucket holds.
     pub(crate) fn tree(&self, bucket: &Bucket) -> Tree {
-        tree_of(&self.path_of(bucket))
+        let prefix = format!("{}/", bucket.prefix());
+        self.memory.tree(bucket.name(), &prefix)
     }
 
     /// Everything in this bucket.
     pub(crate) fn surroundings(&self, bucket: &Bucket) -> Tree {
-        tree_of(&self.dir.path().join(bucket.name()))
-    }
-
-    /// Where the root in this bucket lies.
-    pub(crate) fn path_of(&self, bucket: &Bucket) -> PathBuf {
-        self.dir.path().join(bucket.name()).join(bucket.prefix())
+        self.memory.tree(bucket.name(), "")
     }
 }
 

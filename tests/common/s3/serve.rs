@@ -8,11 +8,10 @@ use futures::stream;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
-use hyper::http::header::{CONTENT_LENGTH, IF_MATCH, IF_NONE_MATCH};
+use hyper::http::header::{CONTENT_LENGTH, IF_MATCH};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response};
 use s3s::service::S3Service;
-use tokio::sync::RwLock;
 
 use super::Conditions;
 use super::asked::Asked;
@@ -24,9 +23,6 @@ type Body = BoxBody<Bytes, io::Error>;
 pub(super) struct Served {
     pub(super) service: S3Service,
     pub(super) conditions: Conditions,
-    /// A condition is looked at and then written on, so nothing may come between; and a
-    /// body and its tag lie in two files, so nobody may read between them.
-    pub(super) in_turn: RwLock<()>,
     pub(super) script: Mutex<Arc<Script>>,
     pub(super) tally: Tally,
 }
@@ -82,20 +78,12 @@ impl Served {
     }
 
     async fn serve(&self, head: Parts, body: Bytes) -> io::Result<Response<s3s::Body>> {
-        let has = |name| head.headers.contains_key(name);
-        if head.method == Method::PUT && has(IF_MATCH) && self.conditions == Conditions::CreateOnly
-        {
+        let rewrites = head.method == Method::PUT && head.headers.contains_key(IF_MATCH);
+        if rewrites && self.conditions == Conditions::CreateOnly {
             return Ok(failed(Failure::Status(501)).map(s3s::Body::from));
         }
-        let conditional = head.method == Method::PUT && (has(IF_MATCH) || has(IF_NONE_MATCH));
         let request = Request::from_parts(head, s3s::Body::from(body));
-        let served = if conditional {
-            let _alone = self.in_turn.write().await;
-            self.service.call(request).await
-        } else {
-            let _with_others = self.in_turn.read().await;
-            self.service.call(request).await
-        };
+        let served = self.service.call(request).await;
         served.map_err(|error| io::Error::other(format!("{error:?}")))
     }
 
