@@ -18,7 +18,7 @@ use crate::store::root::Root;
 
 /// The longest time between two beats of a lease that others work under. Some stores take no
 /// more than one write of an object in a second.
-const FLEET_BEAT: Duration = Duration::from_secs(2);
+const FLEET_BEAT: Duration = Duration::from_millis(1100);
 
 /// Beats of such a lease within a ttl, at least.
 const FLEET_BEATS: u32 = 60;

@@ -74,9 +74,11 @@ impl Coordinator {
         let hired = Hired {
             program: fleet.program.clone(),
             run: dir.absolute(),
+            store: run.root.absolute(),
+            run_id: run.run_id.clone(),
             workers: fleet.workers,
         };
-        let coordinator = Self {
+        let mut coordinator = Self {
             run: run.clone(),
             workers: Workers::new(&fleet.engine, hired),
             fleet: fleet.clone(),
@@ -90,7 +92,7 @@ impl Coordinator {
     }
 
     /// Makes the run directory ready, and tells the operator of it; whether it can be used.
-    async fn make_ready(&self) -> bool {
+    async fn make_ready(&mut self) -> bool {
         // The default one is new with every run.
         if self.fleet.run_dir.is_some() {
             let ready = directory::make_ready(&self.dir, &self.run.root.absolute()).await;
@@ -108,6 +110,10 @@ impl Coordinator {
             );
             let last = workers.saturating_sub(1);
             tracing::info!(each, last, "start the workers, I from 0 to the last");
+        }
+        if let Err(error) = self.workers.make_ready().await {
+            self.fail(&error.into());
+            return false;
         }
         true
     }

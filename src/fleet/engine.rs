@@ -55,6 +55,10 @@ pub(super) struct Hired {
     pub program: PathBuf,
     /// Address of the run directory.
     pub run: String,
+    /// Address of the store.
+    pub store: String,
+    /// The run they work for.
+    pub run_id: String,
     /// How many at once.
     pub workers: usize,
 }
@@ -82,6 +86,17 @@ impl Workers {
             Engine::Local => Self::Local(Local::new(hired)),
             Engine::Slurm(options) => Self::Slurm(Slurm::new(options.clone(), hired)),
             Engine::Manual => Self::Manual,
+        }
+    }
+
+    /// Has workers that can be had before there is work get ready for it.
+    ///
+    /// # Errors
+    /// When one cannot be started.
+    pub(super) async fn make_ready(&mut self) -> Result<(), EngineError> {
+        match self {
+            Self::Local(local) => local.make_ready().await,
+            Self::Slurm(_) | Self::Manual => Ok(()),
         }
     }
 

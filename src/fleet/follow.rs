@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use futures::{StreamExt, TryStreamExt, stream};
+
 use super::directory::{ArrayDir, DirectoryError};
 use super::engine::{EngineError, Workers};
 use super::merge::{Carried, Merged, Told};
@@ -16,6 +18,9 @@ use crate::watch::{Elsewhere, FLEET, Watched};
 
 /// How long workers that were asked to end may take to finish what they are writing.
 const GRACE: Duration = Duration::from_secs(120);
+
+/// Reports read at once.
+const READ_AT_ONCE: usize = 16;
 
 /// Parts at work that are told of, the ones that have the longest to go.
 const TOLD: usize = 4;
@@ -130,14 +135,22 @@ impl Follow<'_> {
     }
 
     async fn read_reports(&self, parts: &mut [Followed]) -> Result<(), DirectoryError> {
-        for (index, entry) in self.array.reports().await? {
-            let Some(part) = parts.get_mut(index as usize) else {
-                continue;
-            };
-            if part.is_over || part.seen.as_ref() == Some(&entry) {
-                continue;
-            }
-            let report = self.array.report(index, &self.run.run_id).await?;
+        let is_news = |(index, entry): &(u32, Entry)| {
+            let part = parts.get(*index as usize);
+            part.is_some_and(|part| !part.is_over && part.seen.as_ref() != Some(entry))
+        };
+        let reports = self.array.reports().await?;
+        let news: Vec<(u32, Entry)> = reports.into_iter().filter(is_news).collect();
+        let read = stream::iter(news)
+            .map(|(index, entry)| async move {
+                let report = self.array.report(index, &self.run.run_id).await?;
+                Ok::<_, DirectoryError>((index, entry, report))
+            })
+            .buffer_unordered(READ_AT_ONCE)
+            .try_collect::<Vec<_>>()
+            .await?;
+        for (index, entry, report) in read {
+            let part = &mut parts[index as usize];
             part.last = report.or(part.last.take());
             part.seen = Some(entry);
         }
@@ -269,6 +282,8 @@ impl Follow<'_> {
         }
         self.watched.note_elsewhere(elsewhere);
         let n_at_work = at_work.len() as u64;
+        let pace = at_work.iter().fold(0.0, |sum, part| sum + part.per_second);
+        let per_second = pace / n_at_work.max(1) as f64;
         at_work.sort_by(|a, b| b.seconds_left().total_cmp(&a.seconds_left()));
         at_work.truncate(TOLD);
         let ended = parts.iter().filter(|part| part.is_over).count() as u64;
@@ -278,6 +293,7 @@ impl Follow<'_> {
             parts = parts.len(),
             ended,
             at_work = n_at_work,
+            per_second,
             slowest = slowest.map(|part| part.part),
             slowest_done = slowest.map(|part| part.done),
             slowest_total = slowest.map(|part| part.total),
@@ -288,6 +304,7 @@ impl Follow<'_> {
             total: parts.len() as u64,
             ended,
             at_work: n_at_work,
+            per_second,
             slowest: at_work,
         }));
     }

@@ -11,13 +11,24 @@ use crate::report::Report;
 use crate::run::Stopper;
 use crate::store::Root;
 
-/// A part to be worked on; a line on the standard input of a worker.
+/// What a worker is told; a line on its standard input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Order {
-    /// Name of the array, whose directory is below the run's.
-    pub array: String,
-    /// Which part of it.
-    pub part: u32,
+#[serde(tag = "order", rename_all = "kebab-case")]
+pub(super) enum Order {
+    /// Look at the lease of this run, so that parts can be begun at once.
+    Join {
+        /// Address of the store.
+        store: String,
+        /// The run.
+        run_id: String,
+    },
+    /// Work on a part.
+    Part {
+        /// Name of the array, whose directory is below the run's.
+        array: String,
+        /// Which part of it.
+        part: u32,
+    },
 }
 
 /// That a worker is through with a part; a line on its standard output.
@@ -55,14 +66,18 @@ pub(crate) async fn obey(
             reason: error.to_string(),
         };
         let order: Order = serde_json::from_str(&line).map_err(|error| wrong(&error))?;
-        let error = match work_on(&run, &order, &open, &mut stayed).await {
+        let (array, part) = match order {
+            Order::Join { store, run_id } => {
+                stayed.join(&open(&store)?, &run_id).await;
+                continue;
+            }
+            Order::Part { array, part } => (ArrayDir::new(run.below(&array)), part),
+        };
+        let error = match work_on(array, part, &open, &mut stayed).await {
             Ok(error) => error,
             Err(error) => Some(error.to_string()),
         };
-        let answered = Answer {
-            part: order.part,
-            error,
-        };
+        let answered = Answer { part, error };
         let answered = serde_json::to_string(&answered).map_err(|error| wrong(&error))?;
         answer(&answered);
         if stayed.is_at_its_end() {
@@ -73,13 +88,13 @@ pub(crate) async fn obey(
 
 /// Works on one part; why it ended before its time, if it did.
 async fn work_on(
-    run: &Root,
-    order: &Order,
+    array: ArrayDir,
+    part: u32,
     open: &impl Fn(&str) -> Result<Root, WorkerError>,
     stayed: &mut Stayed,
 ) -> Result<Option<String>, WorkerError> {
-    let array = ArrayDir::new(run.below(&order.array));
-    let assignment = stayed.assign(Assignment::of(array, order.part).await?);
+    let plan = stayed.plan_of(&array).await?;
+    let assignment = stayed.assign(Assignment::planned(array, plan, part)?);
     let root = open(assignment.store())?;
     let report = assignment.work(root).await?;
     let error = report.error.clone();
@@ -93,7 +108,7 @@ mod tests {
 
     #[test]
     fn an_order_is_a_line() {
-        let order = Order {
+        let order = Order::Part {
             array: "ladder-5-4".to_owned(),
             part: 7,
         };

@@ -47,13 +47,15 @@ pub(crate) struct StoreWide {
 }
 
 impl PartEnded {
-    /// Whether nothing is left to be done for it: every piece of work has its outcome.
+    /// Whether nothing is left to be done for it.
     pub(crate) fn is_final(&self) -> bool {
-        matches!(
-            self.report.outcome,
-            Ending::Done | Ending::NothingToDo | Ending::Failed
-        )
+        is_final(self.report.outcome)
     }
+}
+
+/// Whether a part that ended so has an outcome of every piece of its work.
+pub(crate) fn is_final(outcome: Ending) -> bool {
+    matches!(outcome, Ending::Done | Ending::NothingToDo | Ending::Failed)
 }
 
 impl StoreWide {

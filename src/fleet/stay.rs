@@ -1,9 +1,11 @@
 //! A worker that stays for a whole run: for schedulers where one submission has to do for
 //! every array, and for workers started by hand.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::directory::{ArrayDir, DirectoryError, open_array};
+use super::plan::Plan;
 use super::worker::{Assignment, WorkerError};
 use crate::error::{Error, FaultKind};
 use crate::report::{Ending, Report};
@@ -46,8 +48,12 @@ pub async fn stay(
                 if stayed.one_round(&array, index, &open).await? {
                     continue;
                 }
-                if !stayed.is_at_its_end() {
-                    stayed.ensure_run_goes_on(&array, &open).await?;
+                if !stayed.is_at_its_end()
+                    && let Err(error) = stayed.ensure_run_goes_on(&array, &open).await
+                    // The lease is given back when the run is over, and its directory before.
+                    && open_array(&run).await?.is_some()
+                {
+                    return Err(error);
                 }
             }
             None if has_begun => return Ok(stayed.all),
@@ -78,6 +84,8 @@ pub(super) struct Stayed {
     sight: Option<Sight>,
     /// Since when it has had nothing to do.
     idle_since: Option<Moment>,
+    /// The plan that was read last, and the address of its array.
+    plan: Option<(String, Arc<Plan>)>,
 }
 
 impl Stayed {
@@ -87,13 +95,34 @@ impl Stayed {
             stopper,
             sight: None,
             idle_since: None,
+            plan: None,
         }
+    }
+
+    /// The plan of an array, which is written once.
+    pub(super) async fn plan_of(&mut self, array: &ArrayDir) -> Result<Arc<Plan>, DirectoryError> {
+        let address = array.root().url();
+        if let Some((_, plan)) = self.plan.as_ref().filter(|(known, _)| known == address) {
+            return Ok(plan.clone());
+        }
+        let plan = Arc::new(array.plan().await?);
+        self.plan = Some((address.to_owned(), plan.clone()));
+        Ok(plan)
     }
 
     /// The next thing it works on.
     pub(super) fn assign(&mut self, assignment: Assignment) -> Assignment {
         let assignment = assignment.seeing(&mut self.sight);
         assignment.stopped_by(self.stopper.clone())
+    }
+
+    /// Makes ready for parts of a run, whose lease is at `root`, until it is asked to end.
+    pub(super) async fn join(&mut self, root: &Root, run_id: &str) {
+        let sight = Sight::kept(&mut self.sight, run_id);
+        tokio::select! {
+            () = sight.await_beat(root) => {}
+            _ = self.stopper.stopped() => {}
+        }
     }
 
     /// Tries every part of an array once, its own first; whether it worked on any.
@@ -103,17 +132,17 @@ impl Stayed {
         index: u32,
         open: &impl Fn(&str) -> Result<Root, WorkerError>,
     ) -> Result<bool, WorkerError> {
-        let parts = match array.plan().await {
-            Ok(plan) => plan.parts.len() as u32,
+        // Of another run, perhaps, in a directory that has served before.
+        self.plan = None;
+        let plan = match self.plan_of(array).await {
             Err(error) if is_over(&error) => return Ok(false),
-            Err(error) => return Err(error.into()),
+            plan => plan?,
         };
+        let parts = plan.parts.len() as u32;
         let mut worked = false;
         for part in (0..parts).map(|offset| (index + offset) % parts) {
-            let assignment = match Assignment::of(array.clone(), part).await {
-                Err(WorkerError::Directory(error)) if is_over(&error) => return Ok(worked),
-                assignment => self.assign(assignment?),
-            };
+            let assignment = Assignment::planned(array.clone(), plan.clone(), part)?;
+            let assignment = self.assign(assignment);
             let root = open(assignment.store())?;
             let report = match assignment.work_unless_taken(root).await {
                 Err(WorkerError::Directory(error)) if is_over(&error) => return Ok(worked),
@@ -135,7 +164,7 @@ impl Stayed {
         array: &ArrayDir,
         open: &impl Fn(&str) -> Result<Root, WorkerError>,
     ) -> Result<(), WorkerError> {
-        let plan = match array.plan().await {
+        let plan = match self.plan_of(array).await {
             Err(error) if is_over(&error) => return Ok(()),
             plan => plan?,
         };

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use super::directory::{ArrayDir, DirectoryError, report_key};
-use super::part_report::{PartEnded, PartReport, StoreWide};
+use super::part_report::{PartEnded, PartReport, StoreWide, is_final};
 use super::plan::{PLAN_SPEC, Phase, Plan, declaration_hash};
 use super::telling::Telling;
 use crate::VERSION;
@@ -40,6 +41,9 @@ const REPORTS: u32 = 6;
 
 /// The longest time between two reports.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
+
+/// When the first report is written.
+const FIRST_REPORT: Duration = Duration::from_millis(200);
 
 /// Why a worker does not begin.
 #[derive(Debug, thiserror::Error)]
@@ -123,7 +127,7 @@ impl WorkerError {
 #[derive(Debug)]
 pub struct Assignment {
     array: ArrayDir,
-    plan: Plan,
+    plan: Arc<Plan>,
     part: u32,
     stopper: Stopper,
     sight: Sight,
@@ -139,18 +143,26 @@ impl Assignment {
         Self::of(ArrayDir::new(array), part).await
     }
 
-    pub(super) async fn of(array: ArrayDir, part: u32) -> Result<Self, WorkerError> {
-        let plan = array.plan().await?;
+    async fn of(array: ArrayDir, part: u32) -> Result<Self, WorkerError> {
+        let plan = Arc::new(array.plan().await?);
+        Self::planned(array, plan, part)
+    }
+
+    pub(super) fn planned(
+        array: ArrayDir,
+        plan: Arc<Plan>,
+        part: u32,
+    ) -> Result<Self, WorkerError> {
         if plan.spec != PLAN_SPEC || plan.program != VERSION {
             return Err(WorkerError::Version {
-                run_id: plan.run_id,
-                theirs: plan.program,
+                run_id: plan.run_id.clone(),
+                theirs: plan.program.clone(),
                 ours: VERSION,
             });
         }
         if part as usize >= plan.parts.len() {
             return Err(WorkerError::NoPart {
-                run_id: plan.run_id,
+                run_id: plan.run_id.clone(),
                 part,
                 parts: plan.parts.len(),
             });
@@ -231,7 +243,7 @@ enum Patience {
 /// An assignment being worked on.
 pub(super) struct Worker {
     pub(super) array: ArrayDir,
-    plan: Plan,
+    plan: Arc<Plan>,
     pub(super) part: u32,
     stopper: Stopper,
     sight: Sight,
@@ -323,14 +335,22 @@ impl Worker {
     }
 
     async fn try_work(&self, patience: Patience) -> Result<Option<Report>, WorkerError> {
-        let manifest = Manifest::read(&self.root).await.map_err(Error::from)?;
+        let (manifest, work, is_done) = tokio::join!(
+            Manifest::read(&self.root),
+            self.array.part(self.part),
+            self.is_done()
+        );
+        let manifest = manifest.map_err(Error::from)?;
         if declaration_hash(&manifest) != self.plan.declaration_hash {
             return Err(WorkerError::Declaration {
                 root: self.plan.root.clone(),
                 run_id: self.plan.run_id.clone(),
             });
         }
-        let work = self.array.part(self.part).await?;
+        let work = work?;
+        if is_done? {
+            return Ok(None);
+        }
         let Some(part) = self.take_part(patience).await? else {
             return Ok(None);
         };
@@ -339,14 +359,17 @@ impl Worker {
         let beats = self.keep_part(&run, &part)?;
         let report = self.reporting(admitted, &part).await?;
         drop(run);
-        if let Err(error) = beats.release().await {
+        // Nobody asks for one that is done.
+        if !is_final(report.outcome)
+            && let Err(error) = beats.release().await
+        {
             tracing::warn!(%error, "the part could not be given back, it is free once its ttl is over");
         }
         Ok(Some(report))
     }
 
-    /// Takes the part by a lease of its own, once whoever has it is gone; `None` when it is
-    /// done, or taken and not to be waited for.
+    /// Takes the part by a lease of its own, once whoever has it is gone; `None` when it was
+    /// done meanwhile, or is taken and not to be waited for.
     async fn take_part(&self, patience: Patience) -> Result<Option<Held>, WorkerError> {
         let root = self.array.lease(self.part);
         let claim = Claim {
@@ -354,9 +377,6 @@ impl Worker {
             ..Claim::new(self.name.clone())
         };
         loop {
-            if self.is_done().await? {
-                return Ok(None);
-            }
             let clock = Arc::new(SystemClock::new());
             match lease::acquire(&root, &claim, clock).await {
                 Ok(Acquired { held, .. }) => return Ok(Some(held)),
@@ -377,6 +397,9 @@ impl Worker {
             }
             self.ensure_run_goes_on().await?;
             tokio::time::sleep(LOOK_EVERY).await;
+            if self.is_done().await? {
+                return Ok(None);
+            }
         }
     }
 
@@ -464,10 +487,10 @@ impl Worker {
         let run = admitted.run.clone();
         let every = (part.ttl() / REPORTS).min(REPORT_EVERY);
         let mut telling = Telling::new(self, part);
-        telling.write(None).await;
         let mut events = pin!(self.watchers.stream());
         let mut work = pin!(steps::take_part(admitted).instrument(Span::current()));
-        let mut timer = tokio::time::interval(every);
+        // The first one when the work is well under way, which it would hold up.
+        let mut timer = tokio::time::interval_at(Instant::now() + every.min(FIRST_REPORT), every);
         let report = loop {
             tokio::select! {
                 report = &mut work => break report,

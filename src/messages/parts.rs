@@ -10,6 +10,8 @@ pub struct Parts {
     pub ended: u64,
     /// Those that somebody works on.
     pub at_work: u64,
+    /// Pieces of work that each of their workers ends in a second, on average.
+    pub per_second: f64,
     /// A few of those, the one that has the longest to go first.
     pub slowest: Vec<PartAtWork>,
 }

@@ -31,11 +31,11 @@ use crate::pyramid::Declaration;
 use crate::report::Ending;
 use crate::run::Run;
 use crate::settings::Settings;
-use crate::store::Root;
 use crate::store::lease::{self, LEASE_KEY};
 use crate::store::manifest::Manifest;
 use crate::store::records::Records;
 use crate::store::template::ColumnTemplate;
+use crate::store::{Root, Tally};
 use crate::time::SystemClock;
 use crate::watch::Watchers;
 use crate::work::WorkSet;
@@ -131,8 +131,17 @@ impl Verify {
     /// # Errors
     /// Whatever keeps it from being begun: no manifest, unreadable roots.
     pub async fn run(self) -> Result<Verification, Error> {
-        let started = Instant::now();
         let root = self.watchers.at_work(&self.root, &self.settings);
+        // A root counts for all who were given it, as in an upgrade.
+        let before = root.tally();
+        let mut verification = self.all(root.clone()).await?;
+        verification.requests = root.tally().since(before);
+        verification.bytes_read = verification.requests.bytes_read;
+        Ok(verification)
+    }
+
+    async fn all(self, root: Root) -> Result<Verification, Error> {
+        let started = Instant::now();
         let manifest = Manifest::read(&root).await?;
         let (templates, ladder) = match self.templates(&root, &manifest) {
             Ok(templates) => templates,
@@ -203,7 +212,6 @@ impl Verify {
     }
 
     fn blank(&self, root: &Root, started: Instant) -> Verification {
-        let requests = root.tally();
         Verification {
             outcome: Ending::Done,
             exit_code: Ending::Done.exit_code(),
@@ -218,8 +226,8 @@ impl Verify {
             n_warnings: 0,
             findings: Vec::new(),
             warnings: Vec::new(),
-            bytes_read: requests.bytes_read,
-            requests,
+            bytes_read: 0,
+            requests: Tally::default(),
             seconds: started.elapsed().as_secs_f64(),
             error: None,
         }

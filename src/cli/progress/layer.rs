@@ -136,17 +136,15 @@ impl Fields {
 
     fn parts(&self) -> PartsState {
         let slowest = self.others.get("slowest").and_then(Value::as_u64);
-        let pace = self
-            .others
-            .get("slowest_per_second")
-            .and_then(Value::as_f64);
+        let pace = |name: &str| self.others.get(name).and_then(Value::as_f64).unwrap_or(0.0);
         PartsState {
             total: self.number("parts"),
             ended: self.number("ended"),
             at_work: self.number("at_work"),
+            per_second: pace("per_second"),
             slowest: slowest.map(|part| {
                 let (done, total) = (self.number("slowest_done"), self.number("slowest_total"));
-                (part, done, total, pace.unwrap_or(0.0))
+                (part, done, total, pace("slowest_per_second"))
             }),
         }
     }

@@ -61,6 +61,8 @@ pub(super) struct PartsState {
     pub total: u64,
     pub ended: u64,
     pub at_work: u64,
+    /// Pieces that each worker ends in a second, on average.
+    pub per_second: f64,
     /// The part with the longest to go: its number, its pieces done and in all, and its pace.
     pub slowest: Option<(u64, u64, u64, f64)>,
 }

@@ -78,9 +78,13 @@ fn workers(parts: &PartsState) -> String {
         total,
         ended,
         at_work,
+        per_second,
         slowest,
     } = parts;
     let mut text = format!("{ended} of {total} parts ended, {at_work} at work");
+    if *at_work > 0 {
+        text.push_str(&format!(" at {per_second:.1}/s each"));
+    }
     if let Some((part, done, total, pace)) = slowest {
         text.push_str(&format!(
             ", longest to go: part {part}, {done} of {total} at {pace:.1}/s"

@@ -61,6 +61,14 @@ impl Local {
         }
     }
 
+    /// Starts all of them: they see the lease move while the work is planned.
+    pub(super) async fn make_ready(&mut self) -> Result<(), EngineError> {
+        while self.hands.len() < self.hired.workers {
+            self.start().await?;
+        }
+        Ok(())
+    }
+
     pub(super) fn begin(&mut self, array: &str) {
         self.array = array.to_owned();
     }
@@ -112,10 +120,10 @@ impl Local {
             let idle = self.hands.iter().find(|(_, hand)| hand.part.is_none());
             let id = match idle.map(|(id, _)| *id) {
                 Some(id) => id,
-                None if self.hands.len() < self.hired.workers => self.start()?,
+                None if self.hands.len() < self.hired.workers => self.start().await?,
                 None => return Ok(()),
             };
-            let order = Order {
+            let order = Order::Part {
                 array: self.array.clone(),
                 part,
             };
@@ -124,13 +132,12 @@ impl Local {
             };
             hand.part = Some(part);
             self.waiting.pop_front();
-            // One that cannot be told has ended, and news of that is on its way.
-            let _ = hand.tell(&order).await;
+            hand.tell(&order).await;
         }
         Ok(())
     }
 
-    fn start(&mut self) -> Result<u64, EngineError> {
+    async fn start(&mut self) -> Result<u64, EngineError> {
         let program = self.hired.program.display().to_string();
         let cannot = |reason: String| EngineError::Program {
             program: program.clone(),
@@ -156,12 +163,17 @@ impl Local {
         let id = self.started;
         self.started += 1;
         tokio::spawn(pass_on(id, answers, self.teller.clone()));
-        let hand = Hand {
+        let mut hand = Hand {
             process,
             orders,
             part: None,
             words: tokio::spawn(keep_last(said)),
         };
+        let order = Order::Join {
+            store: self.hired.store.clone(),
+            run_id: self.hired.run_id.clone(),
+        };
+        hand.tell(&order).await;
         self.hands.insert(id, hand);
         Ok(id)
     }
@@ -191,10 +203,13 @@ impl Local {
 }
 
 impl Hand {
-    async fn tell(&mut self, order: &Order) -> std::io::Result<()> {
-        let mut line = serde_json::to_vec(order)?;
+    /// One that cannot be told has ended, and news of that is on its way.
+    async fn tell(&mut self, order: &Order) {
+        let Ok(mut line) = serde_json::to_vec(order) else {
+            return;
+        };
         line.push(b'\n');
-        self.orders.write_all(&line).await
+        let _ = self.orders.write_all(&line).await;
     }
 
     /// How it ended, and the last thing it complained of.

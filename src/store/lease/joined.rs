@@ -89,6 +89,24 @@ impl Sight {
         moved
     }
 
+    /// Looks until the heartbeat has been seen to move, for one that is about to join. Whoever
+    /// joins finds out what keeps it from it, so that is not told here.
+    pub(crate) async fn await_beat(&self, root: &Root) {
+        loop {
+            let asked = self.clock().now();
+            match look(root).await {
+                Ok(seen) if seen.is_held_by(self.run_id()) => {
+                    let version = seen.found.as_ref().map(|(_, version)| version);
+                    if version.is_some_and(|version| self.note(version, asked).is_some()) {
+                        return;
+                    }
+                }
+                _ => return,
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
     fn moved_within(&self, ttl: Duration, now: Moment) -> Option<Moment> {
         let moved = self.seen().moved;
         moved.filter(|moved| now.since(*moved) < ttl)

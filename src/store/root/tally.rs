@@ -32,6 +32,25 @@ pub struct Tally {
     pub lowest_cap: Option<u64>,
 }
 
+impl Tally {
+    /// What came to this after `before`, which is an earlier one of the same counts. The
+    /// fewest requests at once are those of the whole time.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            get: self.get - before.get,
+            head: self.head - before.head,
+            put: self.put - before.put,
+            list: self.list - before.list,
+            delete: self.delete - before.delete,
+            bytes_read: self.bytes_read - before.bytes_read,
+            bytes_written: self.bytes_written - before.bytes_written,
+            throttled: self.throttled - before.throttled,
+            retried: self.retried - before.retried,
+            lowest_cap: self.lowest_cap,
+        }
+    }
+}
+
 impl std::ops::AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.get += other.get;
