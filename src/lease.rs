@@ -23,6 +23,9 @@ const FLEET_BEAT: Duration = Duration::from_millis(1100);
 /// Beats of such a lease within a ttl, at least.
 const FLEET_BEATS: u32 = 60;
 
+/// How soon a beat is made that is asked for.
+const FLEET_TICK: Duration = Duration::from_millis(50);
+
 /// The longest time between two looks of one that works under another's lease.
 const MEMBER_LOOK: Duration = Duration::from_secs(5);
 
@@ -47,7 +50,7 @@ impl Pace {
         let every = (ttl / FLEET_BEATS).min(FLEET_BEAT);
         Self {
             every,
-            tick: usual.tick.min(every / 2),
+            tick: usual.tick.min(every / 2).min(FLEET_TICK),
             ..usual
         }
     }
@@ -217,7 +220,8 @@ impl Keeper {
                 continue;
             }
             let now = self.held.clock().now();
-            let due = self.held.silent_for() >= self.pace.every
+            let wanted = self.held.grant_beat(now);
+            let due = (wanted || self.held.silent_for() >= self.pace.every)
                 && (!failing || now.since(last_try) >= self.pace.retry);
             if !due && self.held.is_fresh() {
                 continue;

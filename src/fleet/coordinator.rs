@@ -66,7 +66,7 @@ impl Coordinator {
         if run.settings.dry_run {
             return None;
         }
-        keeper.send(Hold).await.ok().flatten()?;
+        let held = keeper.send(Hold).await.ok().flatten()?;
         let dir = match &fleet.run_dir {
             Some(dir) => dir.clone(),
             None => directory::below_store(&run.root, &run.run_id),
@@ -88,7 +88,10 @@ impl Coordinator {
             bytes_read: 0,
             peak_in_flight_bytes: 0,
         };
-        coordinator.make_ready().await.then_some(coordinator)
+        let is_ready = coordinator.make_ready().await;
+        // For the workers that have looked: they begin when they see the lease move.
+        held.want_beat();
+        is_ready.then_some(coordinator)
     }
 
     /// Makes the run directory ready, and tells the operator of it; whether it can be used.

@@ -31,13 +31,19 @@ pub(super) enum Order {
     },
 }
 
-/// That a worker is through with a part; a line on its standard output.
+/// What a worker says; a line on its standard output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Answer {
-    /// Which part.
-    pub part: u32,
-    /// Why it could not be begun, or ended before its time. Its report says the rest.
-    pub error: Option<String>,
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub(super) enum Answer {
+    /// It has seen the lease once, so that the next beat it sees will tell it something.
+    Looked,
+    /// It is through with a part.
+    Through {
+        /// Which part.
+        part: u32,
+        /// Why it could not be begun, or ended before its time. Its report says the rest.
+        error: Option<String>,
+    },
 }
 
 /// Works on the parts of the run below `run` as the lines of `orders` tell, until there are no
@@ -53,6 +59,10 @@ pub(crate) async fn obey(
     stopper: Stopper,
 ) -> Result<Report, WorkerError> {
     let mut stayed = Stayed::new(&run, stopper);
+    let answer = |said: Answer| match serde_json::to_string(&said) {
+        Ok(line) => answer(&line),
+        Err(error) => tracing::error!(%error, "the answer is no JSON"),
+    };
     loop {
         let line = tokio::select! {
             line = orders.recv() => line,
@@ -61,14 +71,14 @@ pub(crate) async fn obey(
         let Some(line) = line else {
             return Ok(stayed.all);
         };
-        let wrong = |error: &dyn std::fmt::Display| WorkerError::Order {
-            line: line.clone(),
+        let order: Order = serde_json::from_str(&line).map_err(|error| WorkerError::Order {
             reason: error.to_string(),
-        };
-        let order: Order = serde_json::from_str(&line).map_err(|error| wrong(&error))?;
+            line,
+        })?;
         let (array, part) = match order {
             Order::Join { store, run_id } => {
-                stayed.join(&open(&store)?, &run_id).await;
+                let looked = || answer(Answer::Looked);
+                stayed.join(&open(&store)?, &run_id, looked).await;
                 continue;
             }
             Order::Part { array, part } => (ArrayDir::new(run.below(&array)), part),
@@ -77,9 +87,7 @@ pub(crate) async fn obey(
             Ok(error) => error,
             Err(error) => Some(error.to_string()),
         };
-        let answered = Answer { part, error };
-        let answered = serde_json::to_string(&answered).map_err(|error| wrong(&error))?;
-        answer(&answered);
+        answer(Answer::Through { part, error });
         if stayed.is_at_its_end() {
             return Ok(stayed.all);
         }

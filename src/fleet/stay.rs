@@ -116,11 +116,12 @@ impl Stayed {
         assignment.stopped_by(self.stopper.clone())
     }
 
-    /// Makes ready for parts of a run, whose lease is at `root`, until it is asked to end.
-    pub(super) async fn join(&mut self, root: &Root, run_id: &str) {
+    /// Makes ready for parts of a run, whose lease is at `root`, until it is asked to end; says
+    /// by `looked` when it has seen that for the first time.
+    pub(super) async fn join(&mut self, root: &Root, run_id: &str, looked: impl FnOnce()) {
         let sight = Sight::kept(&mut self.sight, run_id);
         tokio::select! {
-            () = sight.await_beat(root) => {}
+            () = sight.await_beat(root, looked) => {}
             _ = self.stopper.stopped() => {}
         }
     }

@@ -79,6 +79,28 @@ async fn no_beat_comes_before_it_is_due() {
 }
 
 #[tokio::test]
+async fn a_beat_that_is_asked_for_comes_as_soon_as_it_can_be_seen() {
+    let (root, clock) = (root(), Arc::new(ScriptedClock::at(100_000)));
+    let held = held(&root, clock.clone()).await;
+    let before = heartbeat(&root).await;
+    let (_thread, events) = keep(&root, &held);
+    held.want_beat();
+    // In the same second it would say the same.
+    assert!(events.recv_timeout(Duration::from_millis(100)).is_err());
+    clock.advance(1);
+    assert!(matches!(
+        events.recv_timeout(PATIENCE).unwrap(),
+        BeatEvent::Confirmed
+    ));
+    assert_ne!(heartbeat(&root).await, before);
+    clock.advance(1);
+    assert!(
+        events.recv_timeout(Duration::from_millis(100)).is_err(),
+        "it was asked for once"
+    );
+}
+
+#[tokio::test]
 async fn a_suspended_machine_finds_its_lease_stale_and_leaves_it_alone() {
     let (root, clock) = (root(), Arc::new(ScriptedClock::at(100_000)));
     let held = held(&root, clock.clone()).await;

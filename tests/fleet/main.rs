@@ -7,8 +7,10 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod display;
 mod faults;
 mod parity;
 mod plans;
+mod scale;
 mod script;
 mod slurm;

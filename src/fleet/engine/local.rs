@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
@@ -14,6 +15,9 @@ use crate::fleet::orders::{Answer, Order};
 
 /// Bytes kept of what a worker says, from the end.
 const LAST_WORDS: usize = 4096;
+
+/// How long a run waits for its workers to see its lease.
+const READY_WITHIN: Duration = Duration::from_secs(1);
 
 /// Processes, so many at once, that stay for all arrays of a run.
 pub(in crate::fleet) struct Local {
@@ -40,7 +44,7 @@ struct Hand {
 
 /// What one of the processes did.
 enum News {
-    /// It is through with a part.
+    /// It said something.
     Answered(u64, Answer),
     /// It says nothing more, so it ends.
     Silent(u64),
@@ -61,11 +65,25 @@ impl Local {
         }
     }
 
-    /// Starts all of them: they see the lease move while the work is planned.
+    /// Starts all of them, and waits until they have seen the lease, if that is soon.
     pub(super) async fn make_ready(&mut self) -> Result<(), EngineError> {
         while self.hands.len() < self.hired.workers {
             self.start().await?;
         }
+        let all_looked = async {
+            let mut blind = self.hands.len();
+            while blind > 0 {
+                match self.news.recv().await {
+                    Some(News::Answered(_, Answer::Looked)) => blind -= 1,
+                    news => {
+                        self.unread.extend(news);
+                        blind -= 1;
+                    }
+                }
+            }
+        };
+        // Who is late waits for the next beat.
+        let _ = tokio::time::timeout(READY_WITHIN, all_looked).await;
         Ok(())
     }
 
@@ -100,7 +118,8 @@ impl Local {
     /// The part that a process has ended with, and how.
     async fn take_in(&mut self, news: News) -> Option<(u32, String)> {
         match news {
-            News::Answered(id, Answer { part, error }) => {
+            News::Answered(_, Answer::Looked) => None,
+            News::Answered(id, Answer::Through { part, error }) => {
                 self.hands.get_mut(&id)?.part = None;
                 Some((part, error.unwrap_or_else(|| "it is through".to_owned())))
             }

@@ -1,6 +1,7 @@
 //! What a holder knows about its own lease, and shows before it writes.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ struct HeldInner {
     state: Mutex<State>,
     /// Set when the lease is another process's, for which this one works.
     joined: Option<Joined>,
+    /// Set while somebody waits for a beat that is not due yet.
+    beat_is_wanted: AtomicBool,
 }
 
 /// What one that works under another's lease knows beside it.
@@ -84,6 +87,7 @@ impl Held {
                 end: None,
             }),
             joined: None,
+            beat_is_wanted: AtomicBool::new(false),
         }))
     }
 
@@ -105,12 +109,26 @@ impl Held {
                 sight: membership.sight.clone(),
                 part: membership.part.clone(),
             }),
+            beat_is_wanted: AtomicBool::new(false),
         }))
     }
 
     /// Whether the lease is another process's, which alone confirms it and gives it back.
     pub(super) fn is_joined(&self) -> bool {
         self.0.joined.is_some()
+    }
+
+    /// Asks whoever keeps the lease for a beat before the next is due, because others wait to
+    /// see one.
+    pub(crate) fn want_beat(&self) {
+        self.0.beat_is_wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a beat that was asked for is to be made at `now`: one in the second of the last
+    /// one would be the same object, which nobody sees move.
+    pub(crate) fn grant_beat(&self, now: Moment) -> bool {
+        let would_move = now.unix_seconds() > self.state().heartbeat.unix_seconds();
+        would_move && self.0.beat_is_wanted.swap(false, Ordering::Relaxed)
     }
 
     /// What was seen of the lease, where it is another process's.

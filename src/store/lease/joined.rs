@@ -15,6 +15,9 @@ use crate::time::{Clock, Moment, SystemClock};
 /// How often one that joins looks until it has seen the heartbeat move.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
+/// How often one looks that is about to join, and has been promised a beat.
+const SOON: Duration = Duration::from_millis(50);
+
 /// A run to be joined.
 #[derive(Debug, Clone)]
 pub(crate) struct Membership {
@@ -89,9 +92,11 @@ impl Sight {
         moved
     }
 
-    /// Looks until the heartbeat has been seen to move, for one that is about to join. Whoever
-    /// joins finds out what keeps it from it, so that is not told here.
-    pub(crate) async fn await_beat(&self, root: &Root) {
+    /// Looks until the heartbeat has been seen to move, for one that is about to join; says so
+    /// by `looked` after the first time. Whoever joins finds out what keeps it from it, so that
+    /// is not told here.
+    pub(crate) async fn await_beat(&self, root: &Root, looked: impl FnOnce()) {
+        let mut looked = Some(looked);
         loop {
             let asked = self.clock().now();
             match look(root).await {
@@ -103,7 +108,10 @@ impl Sight {
                 }
                 _ => return,
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            if let Some(looked) = looked.take() {
+                looked();
+            }
+            tokio::time::sleep(SOON).await;
         }
     }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use futures::future::join_all;
 use futures::stream;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -27,12 +28,6 @@ pub(super) struct Served {
     pub(super) tally: Tally,
 }
 
-/// What becomes of a request once the script has been asked.
-enum Verdict {
-    GoOn,
-    Answer(Failure),
-}
-
 impl Served {
     /// Answers a request; an error closes its connection without an answer.
     pub(super) async fn answer(&self, request: Request<Incoming>) -> io::Result<Response<Body>> {
@@ -40,10 +35,11 @@ impl Served {
         let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
         let asked = Asked::of(&head, &body);
         let fates = self.fates(&asked);
-        for effect in fates.iter().flat_map(|fate| &fate.before) {
-            if let Verdict::Answer(failure) = suffer(effect).await {
-                return spoken(failure);
-            }
+        // The keys of a bulk deletion suffer together.
+        let before = fates.iter().map(|fate| suffer_all(&fate.before));
+        let verdicts = join_all(before).await;
+        if let Some(failure) = verdicts.into_iter().flatten().next() {
+            return spoken(failure);
         }
         if asked.op == Some(Op::Put) {
             self.tally.bytes(Op::Put, &asked.keys[0], body.len());
@@ -53,10 +49,10 @@ impl Served {
         } else {
             self.serve(head, body).await?
         };
-        for effect in fates.iter().flat_map(|fate| &fate.after) {
-            if let Verdict::Answer(failure) = suffer(effect).await {
-                return spoken(failure);
-            }
+        let after = fates.iter().map(|fate| suffer_all(&fate.after));
+        let verdicts = join_all(after).await;
+        if let Some(failure) = verdicts.into_iter().flatten().next() {
+            return spoken(failure);
         }
         let limits = fates
             .iter()
@@ -116,18 +112,21 @@ impl Served {
     }
 }
 
-async fn suffer(effect: &Effect) -> Verdict {
-    match effect {
-        Effect::Fail(failure) => Verdict::Answer(*failure),
-        Effect::Stall(delay) => {
-            tokio::time::sleep(*delay).await;
-            Verdict::GoOn
+/// What a request is answered that suffers all this, if it is not served.
+async fn suffer_all(effects: &[Effect]) -> Option<Failure> {
+    for effect in effects {
+        match effect {
+            Effect::Fail(failure) => return Some(*failure),
+            Effect::Stall(delay) => tokio::time::sleep(*delay).await,
+            Effect::Panic
+            | Effect::Garble
+            | Effect::Park(_)
+            | Effect::Lose(_)
+            | Effect::Reorder(_) => panic!("only a `FaultStore` can do this"),
+            Effect::Nothing | Effect::Truncate(_) | Effect::Tear(_) | Effect::Forget => {}
         }
-        Effect::Panic | Effect::Garble | Effect::Park(_) | Effect::Lose(_) | Effect::Reorder(_) => {
-            panic!("only a `FaultStore` can do this")
-        }
-        Effect::Nothing | Effect::Truncate(_) | Effect::Tear(_) | Effect::Forget => Verdict::GoOn,
     }
+    None
 }
 
 /// The answer that is a failure, or the end of the connection.
