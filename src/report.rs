@@ -12,6 +12,7 @@ use crate::messages::Reason;
 use crate::pyramid::{Level, Regime};
 use crate::settings::Settings;
 use crate::store::root::Tally as Requests;
+use crate::verify::Verification;
 
 /// Failed leaves a report names one by one; the rest are only counted.
 const MAX_NAMED_FAILURES: usize = 1000;
@@ -330,6 +331,9 @@ pub struct Report {
     /// The stamps of the committed leaves as they were when their turn came, by path.
     #[serde(skip)]
     pub(crate) stamps: BTreeMap<String, Value>,
+    /// What came of verifying, when the workers of a fleet did that.
+    #[serde(skip)]
+    pub(crate) verified: Option<Verification>,
     /// What an operator should know although it stopped nothing.
     pub warnings: Vec<String>,
     /// Why the pass ended early, or was not admitted.
@@ -356,6 +360,7 @@ impl Report {
             stage_seconds: StageSeconds::default(),
             ladder: None,
             stamps: BTreeMap::new(),
+            verified: None,
             warnings: Vec::new(),
             error: None,
         }

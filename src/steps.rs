@@ -168,6 +168,14 @@ pub(crate) async fn take(admitted: Admitted) -> Option<Report> {
     // A ladder that failed keeps its lease, so that nobody builds on half of it (`format.md`
     // section 9).
     let keep = climbed.is_some() && matches!(ending, Ending::Failed | Ending::Aborted);
+    let mut verified = None;
+    if let (Some(fleet), Some(ladder), Some(built)) = (&mut fleet, &admitted.ladder, &climbed)
+        && built.finished
+        && ending == Ending::Done
+    {
+        verified = fleet.verify(&admitted, ladder).await;
+        ending = self::ending(&run, 0);
+    }
     let totals = match fleet {
         Some(fleet) => Some(fleet.end().await),
         None => None,
@@ -176,6 +184,7 @@ pub(crate) async fn take(admitted: Admitted) -> Option<Report> {
     let told = keeper.send(EndLease { keep }).await;
     tally.warnings.extend(told.unwrap_or_default());
     let mut report = report(&admitted, tally, climbed, ending, started);
+    report.verified = verified;
     if let Some(totals) = totals {
         totals.add_to(&mut report);
         report.warnings.extend(totals.warnings);
@@ -377,6 +386,7 @@ fn report(
         stage_seconds: tally.stages,
         ladder,
         stamps: run.take_stamps(),
+        verified: None,
         warnings: tally.warnings,
         error: run.reason().map(ToString::to_string),
         ..Report::blank(run.root.url(), &run.settings)

@@ -44,13 +44,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// A run whose work is done by a fleet.
 pub(crate) struct Coordinator {
-    run: Arc<Run>,
+    pub(super) run: Arc<Run>,
     fleet: Fleet,
     dir: Root,
     workers: Workers,
     declaration_hash: String,
-    requests: Requests,
-    bytes_read: u64,
+    pub(super) requests: Requests,
+    pub(super) bytes_read: u64,
     peak_in_flight_bytes: u64,
 }
 
@@ -213,7 +213,7 @@ impl Coordinator {
 
     /// Cuts things with these costs and pieces of work into parts, the most costly first;
     /// `shards` says which shards a thing has.
-    fn cut(
+    pub(super) fn cut(
         &self,
         costs: &[u64],
         pieces: &[u64],
@@ -232,7 +232,7 @@ impl Coordinator {
     }
 
     /// Has one array worked on.
-    async fn array(
+    pub(super) async fn array(
         &mut self,
         phase: Phase,
         cuts: Vec<Cut>,
@@ -339,7 +339,7 @@ impl Coordinator {
 }
 
 /// A part before it is written.
-struct Cut {
+pub(super) struct Cut {
     /// Which of the shards.
     shards: Range<usize>,
     cost: u64,
@@ -348,17 +348,17 @@ struct Cut {
 
 /// What lies between two barriers, by the nodes of the coarsest order.
 #[derive(Default)]
-struct Subtrees {
+pub(super) struct Subtrees {
     /// Shards below each node.
-    ranges: Vec<Range<usize>>,
+    pub(super) ranges: Vec<Range<usize>>,
     /// Columns read of each.
     costs: Vec<u64>,
     /// Artifacts of each.
-    pieces: Vec<u64>,
+    pub(super) pieces: Vec<u64>,
 }
 
 impl Subtrees {
-    fn of(search: &Search, orders: &[u8]) -> Result<Self, WordError> {
+    pub(super) fn of(search: &Search, orders: &[u8]) -> Result<Self, WordError> {
         let coarsest = orders.iter().copied().min().unwrap_or(0);
         let mut below: HashMap<u64, (u64, u64)> = HashMap::new();
         for order in orders {

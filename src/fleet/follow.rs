@@ -175,6 +175,7 @@ impl Follow<'_> {
             if ended.is_final() {
                 part.carried.leave_out(&mut ended.report);
                 merged.add(&ended.report);
+                merged.add_verified(ended.verified.take());
                 self.note(ended);
                 part.is_over = true;
             }

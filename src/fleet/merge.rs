@@ -8,6 +8,7 @@ use crate::error::FaultKind;
 use crate::ladder::generation::SourceChildren;
 use crate::report::{Counts, FailedLeaf, LevelReport, Report, Tally};
 use crate::store::Tally as Requests;
+use crate::verify::PartVerified;
 use crate::watch::Elsewhere;
 
 /// What tries of a part wrote that ended early. The next try finds it current.
@@ -70,9 +71,18 @@ pub(super) struct Merged {
     pub requests: Requests,
     pub bytes_read: u64,
     pub peak_in_flight_bytes: u64,
+    pub verified: Option<PartVerified>,
 }
 
 impl Merged {
+    /// Adds what a part found that verified.
+    pub(super) fn add_verified(&mut self, part: Option<PartVerified>) {
+        match (&mut self.verified, part) {
+            (Some(all), Some(part)) => all.add(part),
+            (all, part) => *all = all.take().or(part),
+        }
+    }
+
     /// Pieces of work whose turn did not come.
     pub(super) fn not_attempted(pieces: u64) -> Self {
         let mut merged = Self::default();

@@ -30,6 +30,7 @@ pub(crate) mod plan;
 pub(crate) mod script;
 mod stay;
 mod telling;
+mod verifying;
 mod worker;
 
 use std::path::PathBuf;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::error::{AbortReason, FaultKind};
 use crate::report::{Ending, Report};
 use crate::store::Touched;
+use crate::verify::PartVerified;
 use crate::watch::Elsewhere;
 
 /// The last word of a part, or the latest. Writing it again changes nothing but itself.
@@ -36,6 +37,8 @@ pub(crate) struct PartEnded {
     pub stamps: BTreeMap<String, Value>,
     /// Objects written and deleted.
     pub touched: Touched,
+    /// What was found, when it was to verify.
+    pub verified: Option<PartVerified>,
 }
 
 /// A fault that stops every worker.

@@ -1,5 +1,6 @@
 //! The plan of one array of parts, written once by the coordinator and read by workers.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -29,10 +30,18 @@ pub(crate) enum Phase {
         /// Orders of their nodes, finest first.
         orders: Vec<u8>,
     },
+    /// Verifying what was written.
+    Verify {
+        /// Paths of the leaves that are folded anew.
+        sample: BTreeSet<String>,
+    },
 }
 
 /// The name of the array of columns.
 const COLUMNS: &str = "columns";
+
+/// The name of the array that verifies.
+const VERIFY: &str = "verify";
 
 /// Begins the names of the arrays of ladders, before their orders.
 const LADDER: &str = "ladder-";
@@ -40,13 +49,14 @@ const LADDER: &str = "ladder-";
 impl Phase {
     /// Whether an array may have this name.
     pub(crate) fn is_name(name: &str) -> bool {
-        name == COLUMNS || name.starts_with(LADDER)
+        name == COLUMNS || name == VERIFY || name.starts_with(LADDER)
     }
 
     /// The name of its array, which is its directory below the run's.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Columns => COLUMNS.to_owned(),
+            Self::Verify { .. } => VERIFY.to_owned(),
             Self::Ladder { orders } => {
                 let orders: Vec<String> = orders.iter().map(u8::to_string).collect();
                 format!("{LADDER}{}", orders.join("-"))

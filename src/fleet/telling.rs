@@ -71,6 +71,13 @@ impl<'a> Telling<'a> {
         };
     }
 
+    /// Takes everything for done.
+    pub(super) fn count_all(&mut self) {
+        self.so_far.done = self.worker.pieces();
+        self.so_far.in_flight = 0;
+        self.so_far.in_flight_bytes = 0;
+    }
+
     /// Writes the report while the part is ours. One that cannot be written is no reason to
     /// stop: what counts is in the store, and the part is done again if the last one fails.
     pub(super) async fn write(&self, ended: Option<PartEnded>) {

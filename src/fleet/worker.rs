@@ -30,6 +30,7 @@ use crate::store::template::ColumnTemplate;
 use crate::store::{Root, Touched};
 use crate::time::SystemClock;
 use crate::upgrade::{Steps, on_own_threads};
+use crate::verify::PartVerified;
 use crate::watch::{Elsewhere, Watchers};
 use crate::work::WorkSet;
 
@@ -233,6 +234,20 @@ impl Assignment {
     }
 }
 
+/// What came of a part.
+pub(super) struct Worked {
+    pub report: Report,
+    /// What was found, where it was to verify.
+    pub verified: Option<PartVerified>,
+}
+
+impl Worked {
+    fn wrote(report: Report) -> Self {
+        let verified = None;
+        Self { report, verified }
+    }
+}
+
 /// What a worker does when another one is at its part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Patience {
@@ -243,12 +258,12 @@ enum Patience {
 /// An assignment being worked on.
 pub(super) struct Worker {
     pub(super) array: ArrayDir,
-    plan: Arc<Plan>,
+    pub(super) plan: Arc<Plan>,
     pub(super) part: u32,
     stopper: Stopper,
     sight: Sight,
-    root: Root,
-    watchers: Watchers,
+    pub(super) root: Root,
+    pub(super) watchers: Watchers,
     /// No other process has the same.
     name: String,
 }
@@ -306,6 +321,7 @@ impl Worker {
             }),
             stamps: BTreeMap::new(),
             touched: Touched::default(),
+            verified: None,
         };
         let report = self.report(Elsewhere::default(), 0.0, Some(ended));
         let written = match serde_json::to_vec(&report) {
@@ -315,6 +331,11 @@ impl Worker {
         if let Err(error) = written {
             tracing::warn!(%error, "the coordinator could not be told");
         }
+    }
+
+    /// Pieces of work of the part.
+    pub(super) fn pieces(&self) -> u64 {
+        self.plan.parts[self.part as usize].pieces
     }
 
     pub(super) fn report(
@@ -328,7 +349,7 @@ impl Worker {
             part: self.part,
             worker: self.name.clone(),
             so_far,
-            total: self.plan.parts[self.part as usize].pieces,
+            total: self.pieces(),
             seconds,
             ended,
         }
@@ -357,7 +378,8 @@ impl Worker {
         let admitted = self.admitted(&manifest, work, part.clone())?;
         let run = admitted.run.clone();
         let beats = self.keep_part(&run, &part)?;
-        let report = self.reporting(admitted, &part).await?;
+        let work = self.worked_on(admitted, &manifest);
+        let report = self.reporting(&run, &part, work).await?;
         drop(run);
         // Nobody asks for one that is done.
         if !is_final(report.outcome)
@@ -441,7 +463,7 @@ impl Worker {
         run.is_part = true;
         let run = Arc::new(run);
         let (ladder, orders) = match &self.plan.phase {
-            Phase::Columns => (None, Vec::new()),
+            Phase::Columns | Phase::Verify { .. } => (None, Vec::new()),
             Phase::Ladder { orders } => {
                 let ladder = Ladder::new(run.clone(), template.clone())?;
                 (Some(Arc::new(ladder)), orders.clone())
@@ -482,18 +504,34 @@ impl Worker {
         Ok(BeatThread::spawn(&root, part.clone(), pace, on_event)?)
     }
 
-    /// Does the work, and tells on the way and at the end what comes of it.
-    async fn reporting(&self, admitted: Admitted, part: &Held) -> Result<Report, WorkerError> {
-        let run = admitted.run.clone();
+    /// Does the work itself; `None` when a stage vanished without a word.
+    async fn worked_on(&self, admitted: Admitted, manifest: &Manifest) -> Option<Worked> {
+        match &self.plan.phase {
+            Phase::Columns | Phase::Ladder { .. } => {
+                steps::take_part(admitted).await.map(Worked::wrote)
+            }
+            Phase::Verify { sample } => {
+                Some(self.verify(&admitted, manifest, sample.clone()).await)
+            }
+        }
+    }
+
+    /// Waits for the work, and tells on the way and at the end what comes of it.
+    async fn reporting(
+        &self,
+        run: &Run,
+        part: &Held,
+        work: impl Future<Output = Option<Worked>>,
+    ) -> Result<Report, WorkerError> {
         let every = (part.ttl() / REPORTS).min(REPORT_EVERY);
         let mut telling = Telling::new(self, part);
         let mut events = pin!(self.watchers.stream());
-        let mut work = pin!(steps::take_part(admitted).instrument(Span::current()));
+        let mut work = pin!(work.instrument(Span::current()));
         // The first one when the work is well under way, which it would hold up.
         let mut timer = tokio::time::interval_at(Instant::now() + every.min(FIRST_REPORT), every);
-        let report = loop {
+        let worked = loop {
             tokio::select! {
-                report = &mut work => break report,
+                worked = &mut work => break worked,
                 Some(event) = events.next() => telling.note(&event),
                 _ = timer.tick() => telling.write(None).await,
                 by = self.stopper.stopped(), if !run.is_stopping() => {
@@ -501,15 +539,19 @@ impl Worker {
                 }
             }
         };
-        let report = report.ok_or(Error::PassVanished)?;
+        let Worked { report, verified } = worked.ok_or(Error::PassVanished)?;
         // Whoever holds the lease now knows nothing of this run.
         if !matches!(run.reason(), Some(AbortReason::LeaseLost(_))) {
-            telling.count(&report);
+            match &verified {
+                Some(_) => telling.count_all(),
+                None => telling.count(&report),
+            }
             let ended = PartEnded {
                 store_wide: run.reason().and_then(StoreWide::of),
                 stamps: report.stamps.clone(),
                 touched: self.root.touched().unwrap_or_default(),
                 report: report.clone(),
+                verified,
             };
             telling.write(Some(ended)).await;
         }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{FaultKind, LeafFault};
@@ -16,7 +16,7 @@ use crate::store::leaf_error::LeafProblem;
 const MAX_NAMED: usize = 1000;
 
 /// What was checked. The name in a report is stable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Check {
@@ -77,7 +77,7 @@ pub enum Check {
 }
 
 /// How much a finding matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
     /// Something is not as it must be.
@@ -87,7 +87,7 @@ pub enum Severity {
 }
 
 /// One thing that is not as it must be.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// What was checked.
     pub check: Check,
@@ -96,19 +96,19 @@ pub struct Finding {
     /// Path of the artifact below the root, or key of the object at the root.
     pub path: String,
     /// The object, when it is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// Path of the leaf below the root, when the artifact is a leaf's column.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaf: Option<String>,
     /// Path of the array below the artifact, when it is one array's.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<String>,
     /// What is due.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Value>,
     /// What was found.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub got: Option<Value>,
     /// What is wrong, and what to type next.
     pub message: String,
@@ -263,6 +263,12 @@ pub(super) struct Collected {
     at: HashMap<String, u64>,
 }
 
+/// Puts findings in order, by path and check, and keeps as many as are named.
+pub(super) fn in_order(named: &mut Vec<Finding>) {
+    named.sort_by(|a, b| (&a.path, a.check, &a.array).cmp(&(&b.path, b.check, &b.array)));
+    named.truncate(MAX_NAMED);
+}
+
 impl Findings {
     /// Takes a finding.
     pub(super) fn add(&self, finding: Finding) {
@@ -301,7 +307,7 @@ impl Findings {
     pub(super) fn take(&self) -> Collected {
         let mut collected = std::mem::take(&mut *self.lock());
         for named in [&mut collected.findings, &mut collected.warnings] {
-            named.sort_by(|a, b| (&a.path, a.check, &a.array).cmp(&(&b.path, b.check, &b.array)));
+            in_order(named);
         }
         collected
     }

@@ -11,6 +11,7 @@ mod ladder;
 mod leaf;
 mod manifest;
 mod nodes;
+mod part;
 mod report;
 mod structure;
 mod survey;
@@ -22,11 +23,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 pub use finding::{Check, Finding, Severity};
+pub(crate) use part::{PartVerified, default_sample};
 pub use report::{Artifacts, Refolded, Verification};
 
 use crate::error::{Error, FaultKind, LeafFault};
 use crate::kernels::plan::FoldLaw;
+use crate::kernels::words::WordError;
 use crate::ladder::{Ladder, LadderWork};
+use crate::messages::LeafRef;
 use crate::pyramid::Declaration;
 use crate::report::Ending;
 use crate::run::Run;
@@ -40,7 +44,7 @@ use crate::time::SystemClock;
 use crate::watch::Watchers;
 use crate::work::WorkSet;
 use finding::Collected;
-use survey::Survey;
+use survey::{Sample, Survey};
 use verifier::Verifier;
 
 /// Leaves that are folded anew when no number is given.
@@ -167,14 +171,24 @@ impl Verify {
         }
         let survey = Survey {
             verifier: &verifier,
-            manifest: &manifest,
             other_law: &templates,
+            sample: self.sample_of(&work)?,
             work: &work,
-            leaves: self.leaves,
-            seed: self.seed,
         };
         let surveyed = verifier.watched.during(survey.all()).await;
+        if surveyed.as_ref().is_ok_and(|surveyed| surveyed.all_judged) {
+            let is_whole = verifier.findings.count() == 0;
+            manifest::check_actuals(&verifier, &manifest, is_whole);
+        }
         Ok(self.verification(&verifier, surveyed, started))
+    }
+
+    fn sample_of(&self, work: &LadderWork) -> Result<Sample, WordError> {
+        let Leaves::Some(n_leaves) = self.leaves else {
+            return Ok(Sample::All);
+        };
+        let leaves: Vec<LeafRef> = work.leaves().collect::<Result<_, _>>()?;
+        Ok(Sample::of(&leaves, n_leaves, self.seed))
     }
 
     /// The template of the other fold law, and the ladder above columns of this one.

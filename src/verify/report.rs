@@ -1,8 +1,8 @@
 //! What a verification came to.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::finding::{Collected, Finding};
+use super::finding::{Collected, Finding, in_order};
 use crate::error::LeafFault;
 use crate::kernels::plan::FoldLaw;
 use crate::report::Ending;
@@ -10,7 +10,7 @@ use crate::retire::CleanVerify;
 use crate::store::Tally;
 
 /// What a verification came to.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Verification {
     /// How it ended: `done` without a finding, `failed` with some.
@@ -51,7 +51,7 @@ pub struct Verification {
 }
 
 /// Artifacts by kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifacts {
     /// Columns of committed leaves.
     pub leaf_columns: u64,
@@ -62,7 +62,7 @@ pub struct Artifacts {
 }
 
 /// Artifacts folded anew.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refolded {
     /// Columns from their leaves.
     pub leaf_columns: u64,
@@ -87,6 +87,29 @@ impl Verification {
         self.n_warnings = collected.n_warnings;
         self.findings = collected.findings;
         self.warnings = collected.warnings;
+        if self.n_findings > 0 {
+            self.end(Ending::Failed);
+        }
+    }
+
+    /// Adds what came of other artifacts of the store.
+    pub(super) fn add(&mut self, other: Self) {
+        self.leaves += other.leaves;
+        self.uncommitted += other.uncommitted;
+        self.artifacts.leaf_columns += other.artifacts.leaf_columns;
+        self.artifacts.stage_columns += other.artifacts.stage_columns;
+        self.artifacts.overviews += other.artifacts.overviews;
+        self.refolded.leaf_columns += other.refolded.leaf_columns;
+        self.refolded.ladder += other.refolded.ladder;
+        self.unjudged += other.unjudged;
+        self.requests += other.requests;
+        self.bytes_read += other.bytes_read;
+        self.n_findings += other.n_findings;
+        self.n_warnings += other.n_warnings;
+        self.findings.extend(other.findings);
+        self.warnings.extend(other.warnings);
+        in_order(&mut self.findings);
+        in_order(&mut self.warnings);
         if self.n_findings > 0 {
             self.end(Ending::Failed);
         }

@@ -7,29 +7,51 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::{StreamExt, TryStreamExt, stream};
 use sha2::{Digest, Sha256};
 
-use super::Leaves;
 use super::column::{self, Stands};
 use super::finding::{Check, Finding, Subject};
+use super::ladder;
 use super::nodes::{self, Node};
 use super::verifier::Verifier;
-use super::{ladder, manifest};
 use crate::error::LeafFault;
 use crate::kernels::plan::FoldLaw;
 use crate::kernels::words::WordError;
 use crate::ladder::{LadderWork, Target};
 use crate::messages::LeafRef;
 use crate::pyramid::Level;
-use crate::store::manifest::Manifest;
 use crate::store::template::ColumnTemplate;
 
 /// What a verification looks at.
 pub(super) struct Survey<'a> {
     pub verifier: &'a Verifier,
-    pub manifest: &'a Manifest,
     pub other_law: &'a ColumnTemplate,
     pub work: &'a LadderWork,
-    pub leaves: Leaves,
-    pub seed: u64,
+    pub sample: Sample,
+}
+
+/// Leaves that are folded anew.
+#[derive(Debug, Clone)]
+pub(super) enum Sample {
+    All,
+    /// Those at these paths.
+    Some(BTreeSet<String>),
+}
+
+impl Sample {
+    /// So many of these leaves, those with the least hashes.
+    pub(super) fn of(leaves: &[LeafRef], n_leaves: u64, seed: u64) -> Self {
+        let n_leaves = usize::try_from(n_leaves).unwrap_or(usize::MAX);
+        let hash = |path: &str| Sha256::digest(format!("{seed}:{path}"));
+        let mut paths: Vec<String> = leaves.iter().map(LeafRef::path).collect();
+        paths.sort_by_cached_key(|path| hash(path));
+        Self::Some(paths.into_iter().take(n_leaves).collect())
+    }
+
+    fn has(&self, leaf: &LeafRef) -> bool {
+        match self {
+            Self::All => true,
+            Self::Some(paths) => paths.contains(&leaf.path()),
+        }
+    }
 }
 
 /// What it saw.
@@ -37,6 +59,8 @@ pub(super) struct Survey<'a> {
 pub(super) struct Surveyed {
     pub n_leaves: u64,
     pub n_uncommitted: u64,
+    /// Whether the ladder was looked at, too.
+    pub all_judged: bool,
 }
 
 /// What became of the leaves.
@@ -51,7 +75,7 @@ struct Seen {
 }
 
 impl Survey<'_> {
-    /// Everything.
+    /// Every artifact.
     ///
     /// # Errors
     /// Failed requests.
@@ -73,6 +97,7 @@ impl Survey<'_> {
         let surveyed = Surveyed {
             n_leaves: leaves.len() as u64,
             n_uncommitted: seen.uncommitted.len() as u64,
+            all_judged: false,
         };
         self.tell_uncommitted(&seen.uncommitted);
         if self.is_of_other_law(&seen) {
@@ -81,16 +106,16 @@ impl Survey<'_> {
         for level in &self.verifier.ladder.template.plan.levels {
             self.level(level).await?;
         }
-        let is_whole = self.verifier.findings.count() == 0;
-        manifest::check_actuals(self.verifier, self.manifest, is_whole);
-        Ok(surveyed)
+        Ok(Surveyed {
+            all_judged: true,
+            ..surveyed
+        })
     }
 
     async fn columns(&self, leaves: &[LeafRef]) -> Result<Seen, LeafFault> {
-        let sample = self.sample(leaves);
         let seen = Mutex::new(Seen::default());
         self.each(leaves.iter().cloned(), |leaf| {
-            let (sample, seen) = (&sample, &seen);
+            let seen = &seen;
             async move {
                 let _piece = self.verifier.piece(leaf.column_path());
                 let stands = column::stands(self.verifier, self.other_law, &leaf).await?;
@@ -100,7 +125,7 @@ impl Survey<'_> {
                 let path = leaf.column_path();
                 match stands {
                     Stands::Column(column) => {
-                        let refold = self.leaves == Leaves::All || sample.contains(&leaf.path());
+                        let refold = self.sample.has(&leaf);
                         let tallies = column::check(self.verifier, &column, refold).await?;
                         self.verifier.note(path, tallies);
                     }
@@ -112,18 +137,6 @@ impl Survey<'_> {
         })
         .await?;
         Ok(seen.into_inner().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Paths of the leaves that are folded anew: those with the least hashes.
-    fn sample(&self, leaves: &[LeafRef]) -> BTreeSet<String> {
-        let Leaves::Some(n_leaves) = self.leaves else {
-            return BTreeSet::new();
-        };
-        let n_leaves = usize::try_from(n_leaves).unwrap_or(usize::MAX);
-        let hash = |path: &str| Sha256::digest(format!("{}:{path}", self.seed));
-        let mut paths: Vec<String> = leaves.iter().map(LeafRef::path).collect();
-        paths.sort_by_cached_key(|path| hash(path));
-        paths.into_iter().take(n_leaves).collect()
     }
 
     fn tell_uncommitted(&self, uncommitted: &[String]) {

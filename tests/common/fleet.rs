@@ -66,6 +66,14 @@ fn is_worker(pid: u32) -> bool {
     line.split('\0').nth(1) == Some("worker")
 }
 
+/// The process that is at a part of an array, by the lease of the part.
+pub(crate) fn worker_at(run_dir: &str, array: &str, part: u32) -> Option<u32> {
+    let lease = format!("{run_dir}/{array}/leases/{part:05}/{LEASE}");
+    let lease: Value = serde_json::from_slice(&fs::read(lease).ok()?).unwrap();
+    // Its name ends in its process id and a number that it drew.
+    lease["run_id"].as_str()?.rsplit('-').nth(1)?.parse().ok()
+}
+
 /// Sends a signal, such as `KILL`; whether there was a process to take it.
 pub(crate) fn signal(pid: u32, name: &str) -> bool {
     let sent = Command::new("kill")

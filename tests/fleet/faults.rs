@@ -13,7 +13,7 @@ use crate::common::bucket::Bucket;
 use crate::common::cases::{Case, Law};
 use crate::common::faults::{Failure, Op, Rule};
 use crate::common::fleet::{
-    PATIENCE, assert_upgraded, settings_file, signal, wait_for, workers_of,
+    PATIENCE, assert_upgraded, settings_file, signal, wait_for, worker_at, workers_of,
 };
 use crate::common::library::LEASE;
 use crate::common::many::Many;
@@ -87,10 +87,7 @@ impl Fleet {
 
     /// The process that is at a part of the columns.
     fn at_part(&self, part: u32) -> Option<u32> {
-        let lease = format!("{}/columns/leases/{part:05}/{LEASE}", self.run_dir());
-        let lease: Value = serde_json::from_slice(&std::fs::read(lease).ok()?).unwrap();
-        // Its name ends in its process id and a number that it drew.
-        lease["run_id"].as_str()?.rsplit('-').nth(1)?.parse().ok()
+        worker_at(&self.run_dir(), "columns", part)
     }
 
     fn has_part(&self, part: u32) -> bool {

@@ -14,3 +14,4 @@ mod plans;
 mod scale;
 mod script;
 mod slurm;
+mod verify;
