@@ -43,6 +43,8 @@ pub(super) enum Answer {
         part: u32,
         /// Why it could not be begun, or ended before its time. Its report says the rest.
         error: Option<String>,
+        /// Whether it ends now, and takes no more orders.
+        leaves: bool,
     },
 }
 
@@ -87,8 +89,13 @@ pub(crate) async fn obey(
             Ok(error) => error,
             Err(error) => Some(error.to_string()),
         };
-        answer(Answer::Through { part, error });
-        if stayed.is_at_its_end() {
+        let leaves = stayed.is_at_its_end();
+        answer(Answer::Through {
+            part,
+            error,
+            leaves,
+        });
+        if leaves {
             return Ok(stayed.all);
         }
     }

@@ -18,6 +18,9 @@ use crate::time::Moment;
 /// How often one without work looks for some.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// How long a worker without a part waits to see a beat, of which there is one every second.
+const BEAT_WITHIN: Duration = Duration::from_secs(5);
+
 /// How long a worker waits for a run to begin.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -120,8 +123,10 @@ impl Stayed {
     /// by `looked` when it has seen that for the first time.
     pub(super) async fn join(&mut self, root: &Root, run_id: &str, looked: impl FnOnce()) {
         let sight = Sight::kept(&mut self.sight, run_id);
+        let seen = tokio::time::timeout(BEAT_WITHIN, sight.await_beat(root, looked));
         tokio::select! {
-            () = sight.await_beat(root, looked) => {}
+            // One that has seen no beat waits for it at its first part.
+            _ = seen => {}
             _ = self.stopper.stopped() => {}
         }
     }

@@ -39,6 +39,8 @@ struct Hand {
     orders: ChildStdin,
     /// The part it is at.
     part: Option<u32>,
+    /// Whether it takes no more orders.
+    leaves: bool,
     words: JoinHandle<Vec<u8>>,
 }
 
@@ -119,8 +121,17 @@ impl Local {
     async fn take_in(&mut self, news: News) -> Option<(u32, String)> {
         match news {
             News::Answered(_, Answer::Looked) => None,
-            News::Answered(id, Answer::Through { part, error }) => {
-                self.hands.get_mut(&id)?.part = None;
+            News::Answered(
+                id,
+                Answer::Through {
+                    part,
+                    error,
+                    leaves,
+                },
+            ) => {
+                let hand = self.hands.get_mut(&id)?;
+                hand.part = None;
+                hand.leaves = leaves;
                 Some((part, error.unwrap_or_else(|| "it is through".to_owned())))
             }
             News::Silent(id) => {
@@ -136,7 +147,8 @@ impl Local {
     /// Gives parts that wait to processes without one, which are started as they are needed.
     async fn give_out(&mut self) -> Result<(), EngineError> {
         while let Some(part) = self.waiting.front().copied() {
-            let idle = self.hands.iter().find(|(_, hand)| hand.part.is_none());
+            let is_idle = |hand: &Hand| hand.part.is_none() && !hand.leaves;
+            let idle = self.hands.iter().find(|(_, hand)| is_idle(hand));
             let id = match idle.map(|(id, _)| *id) {
                 Some(id) => id,
                 None if self.hands.len() < self.hired.workers => self.start().await?,
@@ -186,6 +198,7 @@ impl Local {
             process,
             orders,
             part: None,
+            leaves: false,
             words: tokio::spawn(keep_last(said)),
         };
         let order = Order::Join {
