@@ -17,6 +17,7 @@
 //! ([`crate::store::lease::join`]) and holds its part by a lease of the same kind in the run
 //! directory, so that no two workers are ever at one column.
 
+mod assignment;
 mod coordinator;
 mod costs;
 mod directory;
@@ -37,12 +38,12 @@ use std::path::PathBuf;
 
 use crate::store::Root;
 
+pub use assignment::{Assignment, WorkerError};
 pub(crate) use coordinator::Coordinator;
 pub use engine::{Engine, EngineError, SlurmOptions};
 pub(crate) use index::index_of_worker;
 pub(crate) use orders::obey;
 pub use stay::stay;
-pub use worker::{Assignment, WorkerError};
 
 /// How many tries a part has that ends without a report of its own.
 const MAX_TRIES: u32 = 3;

@@ -4,9 +4,9 @@
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::assignment::{Assignment, WorkerError};
 use super::directory::ArrayDir;
 use super::stay::Stayed;
-use super::worker::{Assignment, WorkerError};
 use crate::report::Report;
 use crate::run::Stopper;
 use crate::store::Root;

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::assignment::{Assignment, WorkerError};
 use super::directory::{ArrayDir, DirectoryError, open_array};
 use super::plan::Plan;
-use super::worker::{Assignment, WorkerError};
 use crate::error::{Error, FaultKind};
 use crate::report::{Ending, Report};
 use crate::run::Stopper;

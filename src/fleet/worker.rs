@@ -11,13 +11,13 @@ use futures::StreamExt;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
-use super::directory::{ArrayDir, DirectoryError, report_key};
+use super::assignment::{Assignment, WorkerError};
+use super::directory::{ArrayDir, report_key};
 use super::part_report::{PartEnded, PartReport, StoreWide, is_final};
-use super::plan::{PLAN_SPEC, Phase, Plan, declaration_hash};
+use super::plan::{Phase, Plan, declaration_hash};
 use super::telling::Telling;
-use crate::VERSION;
 use crate::actors::Role;
-use crate::error::{AbortReason, Error, FaultKind};
+use crate::error::{AbortReason, Error};
 use crate::ladder::Ladder;
 use crate::lease::{BeatEvent, BeatThread, Pace};
 use crate::pyramid::Declaration;
@@ -29,7 +29,7 @@ use crate::store::manifest::Manifest;
 use crate::store::template::ColumnTemplate;
 use crate::store::{Root, Touched};
 use crate::time::SystemClock;
-use crate::upgrade::{Steps, on_own_threads};
+use crate::upgrade::Steps;
 use crate::verify::PartVerified;
 use crate::watch::{Elsewhere, Watchers};
 use crate::work::WorkSet;
@@ -45,194 +45,6 @@ const REPORT_EVERY: Duration = Duration::from_secs(5);
 
 /// When the first report is written.
 const FIRST_REPORT: Duration = Duration::from_millis(200);
-
-/// Why a worker does not begin.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WorkerError {
-    /// What the coordinator left cannot be used.
-    #[error("{0}")]
-    Directory(#[from] DirectoryError),
-    /// Another program made the plan.
-    #[error(
-        "the plan of run `{run_id}` was made by {theirs}, and this is {ours}; give every worker the program of the coordinator"
-    )]
-    Version {
-        /// The run.
-        run_id: String,
-        /// Name and version of the coordinator's program.
-        theirs: String,
-        /// Name and version of this one.
-        ours: &'static str,
-    },
-    /// The array has no such part.
-    #[error("part {part} is not in the plan of run `{run_id}`, which has {parts}, from 0 on")]
-    NoPart {
-        /// The run.
-        run_id: String,
-        /// The part asked for.
-        part: u32,
-        /// How many there are.
-        parts: usize,
-    },
-    /// The store declares another pyramid than when the plan was made.
-    #[error(
-        "`{root}` declares another pyramid than when run `{run_id}` was planned; end that run and start it again"
-    )]
-    Declaration {
-        /// The store.
-        root: String,
-        /// The run.
-        run_id: String,
-    },
-    /// The run did not begin.
-    #[error(
-        "no run has begun in `{run}` after {waited_s} s; start the coordinator with `--run-dir {run}`, then the workers"
-    )]
-    NotBegun {
-        /// The run directory.
-        run: String,
-        /// How long it was waited for.
-        waited_s: u64,
-    },
-    /// What it was told makes no sense to it.
-    #[error(
-        "`{line}` is no order for a worker: {reason}; orders are for `upgrade --fleet local` to give"
-    )]
-    Order {
-        /// What it was told.
-        line: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The store cannot be worked on.
-    #[error(transparent)]
-    Run(#[from] Error),
-}
-
-impl WorkerError {
-    /// How a worker ends for it.
-    pub fn ending(&self) -> Ending {
-        match self {
-            Self::Directory(error) if error.kind().is_store_wide() => Ending::Aborted,
-            // The run directory is removed when its run ends.
-            Self::Directory(error) if error.kind() == FaultKind::NotFound => Ending::Aborted,
-            Self::Run(error) if error.kind() == FaultKind::LeaseLost => Ending::Aborted,
-            Self::Run(error) => error.ending(),
-            _ => Ending::Refused,
-        }
-    }
-}
-
-/// A part of a run that a coordinator has planned.
-#[derive(Debug)]
-pub struct Assignment {
-    array: ArrayDir,
-    plan: Arc<Plan>,
-    part: u32,
-    stopper: Stopper,
-    sight: Sight,
-}
-
-impl Assignment {
-    /// Reads what is to be done: the plan below `array`, which the coordinator gave the
-    /// address of, and of it this part.
-    ///
-    /// # Errors
-    /// When there is no such plan, part, or not for this program.
-    pub async fn read(array: Root, part: u32) -> Result<Self, WorkerError> {
-        Self::of(ArrayDir::new(array), part).await
-    }
-
-    async fn of(array: ArrayDir, part: u32) -> Result<Self, WorkerError> {
-        let plan = Arc::new(array.plan().await?);
-        Self::planned(array, plan, part)
-    }
-
-    pub(super) fn planned(
-        array: ArrayDir,
-        plan: Arc<Plan>,
-        part: u32,
-    ) -> Result<Self, WorkerError> {
-        if plan.spec != PLAN_SPEC || plan.program != VERSION {
-            return Err(WorkerError::Version {
-                run_id: plan.run_id.clone(),
-                theirs: plan.program.clone(),
-                ours: VERSION,
-            });
-        }
-        if part as usize >= plan.parts.len() {
-            return Err(WorkerError::NoPart {
-                run_id: plan.run_id.clone(),
-                part,
-                parts: plan.parts.len(),
-            });
-        }
-        Ok(Self {
-            sight: Sight::of(&plan.run_id),
-            array,
-            plan,
-            part,
-            stopper: Stopper::new(),
-        })
-    }
-
-    /// Address of the store.
-    pub fn store(&self) -> &str {
-        &self.plan.root
-    }
-
-    /// Has the work stopped by this.
-    pub(super) fn stopped_by(self, stopper: Stopper) -> Self {
-        Self { stopper, ..self }
-    }
-
-    /// Goes by what this process has seen of the run's lease before, and keeps what it sees.
-    pub(super) fn seeing(self, kept: &mut Option<Sight>) -> Self {
-        let sight = Sight::kept(kept, &self.plan.run_id);
-        Self { sight, ..self }
-    }
-
-    /// A way to stop the work: what is being written is finished, and the report says by
-    /// whom it was stopped.
-    pub fn stopper(&self) -> Stopper {
-        self.stopper.clone()
-    }
-
-    /// Works on the part, on threads of its own, at the store opened as `root`. A part that
-    /// is done already is not done again.
-    ///
-    /// # Errors
-    /// What keeps it from being begun. After that it ends in a report.
-    pub async fn work(self, root: Root) -> Result<Report, WorkerError> {
-        let blank = Report::blank(&self.plan.root, &self.plan.settings);
-        let (array, part) = (self.array.clone(), self.part);
-        let run_id = self.plan.run_id.clone();
-        if let Some(report) = self.worked(root, Patience::Waits).await? {
-            return Ok(report);
-        }
-        tracing::info!(part, "the part is done already");
-        let report = array.report(part, &run_id).await?;
-        let ended = report.and_then(|report| report.ended);
-        Ok(ended.map_or(blank, |ended| ended.report))
-    }
-
-    /// As [`Assignment::work`], but leaves alone a part that another worker is at or has done.
-    pub(super) async fn work_unless_taken(self, root: Root) -> Result<Option<Report>, WorkerError> {
-        self.worked(root, Patience::PassesOver).await
-    }
-
-    async fn worked(self, root: Root, patience: Patience) -> Result<Option<Report>, WorkerError> {
-        let (ended, report) = tokio::sync::oneshot::channel();
-        let span = tracing::info_span!("run", root = root.url(), run_id = self.plan.run_id);
-        let work = move || async move {
-            // Whoever waited may have gone away.
-            let _ = ended.send(Worker::new(self, root).work(patience).await);
-        };
-        on_own_threads("zagg-part", span, work).map_err(Error::Thread)?;
-        report.await.map_err(|_| Error::PassVanished)?
-    }
-}
 
 /// What came of a part.
 pub(super) struct Worked {
@@ -250,7 +62,7 @@ impl Worked {
 
 /// What a worker does when another one is at its part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Patience {
+pub(super) enum Patience {
     Waits,
     PassesOver,
 }
@@ -269,7 +81,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    fn new(assignment: Assignment, root: Root) -> Self {
+    pub(super) fn new(assignment: Assignment, root: Root) -> Self {
         let Assignment {
             array,
             plan,
@@ -297,7 +109,7 @@ impl Worker {
     }
 
     /// The report; `None` when the part is done already, or taken.
-    async fn work(self, patience: Patience) -> Result<Option<Report>, WorkerError> {
+    pub(super) async fn work(self, patience: Patience) -> Result<Option<Report>, WorkerError> {
         let worked = self.try_work(patience).await;
         if let Err(WorkerError::Run(error)) = &worked {
             self.leave_word(error).await;
