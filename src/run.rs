@@ -134,6 +134,11 @@ impl Stopper {
         self.0.send_replace(Some(by.to_owned()));
     }
 
+    /// By whom it was stopped, if it was.
+    pub(crate) fn by(&self) -> Option<String> {
+        self.0.borrow().clone()
+    }
+
     /// Waits for a stop; by whom.
     pub(crate) async fn stopped(&self) -> String {
         let mut stopped = self.0.subscribe();

@@ -167,7 +167,8 @@ pub(crate) async fn take(admitted: Admitted) -> Option<Report> {
     }
     // A ladder that failed keeps its lease, so that nobody builds on half of it (`format.md`
     // section 9).
-    let keep = climbed.is_some() && matches!(ending, Ending::Failed | Ending::Aborted);
+    let is_half = climbed.is_some() && matches!(ending, Ending::Failed | Ending::Aborted);
+    let mut stands_because = is_half.then_some("the ladder is not complete");
     let mut verified = None;
     if let (Some(fleet), Some(ladder), Some(built)) = (&mut fleet, &admitted.ladder, &climbed)
         && built.finished
@@ -180,8 +181,11 @@ pub(crate) async fn take(admitted: Admitted) -> Option<Report> {
         Some(fleet) => Some(fleet.end().await),
         None => None,
     };
+    if totals.as_ref().is_some_and(|totals| totals.may_be_written) {
+        stands_because = Some("some of its workers may still be writing");
+    }
     // A keeper that is gone has nothing to tell.
-    let told = keeper.send(EndLease { keep }).await;
+    let told = keeper.send(EndLease { stands_because }).await;
     tally.warnings.extend(told.unwrap_or_default());
     let mut report = report(&admitted, tally, climbed, ending, started);
     report.verified = verified;
@@ -338,7 +342,8 @@ pub(crate) async fn take_part(admitted: Admitted) -> Option<Report> {
     let failed = tally.counts.failed + climbed.as_ref().map_or(0, |ladder| ladder.counts.failed);
     let ending = ending(&run, failed);
     // A keeper that is gone has nothing to tell.
-    let told = keeper.send(EndLease { keep: false }).await;
+    let stands_because = None;
+    let told = keeper.send(EndLease { stands_because }).await;
     tally.warnings.extend(told.unwrap_or_default());
     Some(report(&admitted, tally, climbed, ending, started))
 }

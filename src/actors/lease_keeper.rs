@@ -220,11 +220,9 @@ impl Handler<EndLease> for LeaseKeeper {
 
 /// Gives the lease back, or leaves it; what to tell an operator of one that stands.
 async fn leave(run: &Run, held: Held, beats: BeatThread, end: EndLease) -> Option<String> {
-    if end.keep {
+    if let Some(why) = end.stands_because {
         // One that was lost is no longer ours to keep.
-        return held
-            .is_fresh()
-            .then(|| held.stands("the ladder is not complete"));
+        return held.is_fresh().then(|| held.stands(why));
     }
     match beats.release().await {
         Ok(_) => {

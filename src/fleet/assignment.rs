@@ -174,9 +174,17 @@ impl Assignment {
     pub async fn work(self, root: Root) -> Result<Report, WorkerError> {
         let blank = Report::blank(&self.plan.root, &self.plan.settings);
         let (array, part) = (self.array.clone(), self.part);
-        let run_id = self.plan.run_id.clone();
+        let (run_id, stopper) = (self.plan.run_id.clone(), self.stopper.clone());
         if let Some(report) = self.worked(root, Patience::Waits).await? {
             return Ok(report);
+        }
+        if let Some(by) = stopper.by() {
+            return Ok(Report {
+                outcome: Ending::Interrupted,
+                exit_code: Ending::Interrupted.exit_code(),
+                error: Some(format!("stopped by {by}")),
+                ..blank
+            });
         }
         tracing::info!(part, "the part is done already");
         let report = array.report(part, &run_id).await?;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use actix::Addr;
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::directory::{self, ArrayDir};
+use super::directory::{self, ArrayDir, DirectoryError};
 use super::engine::{Engine, Hired, Workers, quoted};
-use super::follow::{Follow, FollowError};
+use super::follow::{Follow, FollowError, Outcome};
 use super::merge::Merged;
 use super::plan::{self, PLAN_SPEC, Part, Phase, Plan};
 use super::{Fleet, costs};
@@ -23,7 +23,7 @@ use crate::report::{LevelReport, Report, Tally};
 use crate::run::Run;
 use crate::settings::Settings;
 use crate::steps::{self, Admitted};
-use crate::store::{Root, Tally as Requests};
+use crate::store::{Held, Root, Tally as Requests};
 use crate::watch::Watched;
 use crate::work::ShardWork;
 
@@ -36,22 +36,19 @@ const LEAST_PART_TTL: Duration = Duration::from_secs(10);
 /// Ttls of a part in one of the lease.
 const PART_TTLS: u32 = 15;
 
-/// Looks at the reports within a ttl, at least.
-const LOOKS: u32 = 60;
-
-/// The longest time between two looks.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-
 /// A run whose work is done by a fleet.
 pub(crate) struct Coordinator {
     pub(super) run: Arc<Run>,
     fleet: Fleet,
+    held: Held,
     dir: Root,
     workers: Workers,
     declaration_hash: String,
     pub(super) requests: Requests,
     pub(super) bytes_read: u64,
     peak_in_flight_bytes: u64,
+    /// Whether a worker may still be writing.
+    may_be_written: bool,
 }
 
 impl Coordinator {
@@ -73,24 +70,26 @@ impl Coordinator {
         };
         let hired = Hired {
             program: fleet.program.clone(),
-            run: dir.absolute(),
+            run: dir.clone(),
+            held: held.clone(),
             store: run.root.absolute(),
-            run_id: run.run_id.clone(),
             workers: fleet.workers,
         };
         let mut coordinator = Self {
             run: run.clone(),
             workers: Workers::new(&fleet.engine, hired),
             fleet: fleet.clone(),
+            held,
             dir,
             declaration_hash: admitted.declaration_hash.clone(),
             requests: Requests::default(),
             bytes_read: 0,
             peak_in_flight_bytes: 0,
+            may_be_written: false,
         };
         let is_ready = coordinator.make_ready().await;
         // For the workers that have looked: they begin when they see the lease move.
-        held.want_beat();
+        coordinator.held.want_beat();
         is_ready.then_some(coordinator)
     }
 
@@ -194,16 +193,23 @@ impl Coordinator {
         (all.tally, all.levels)
     }
 
-    /// Removes what was left for the workers.
+    /// Removes what was left for the workers, unless it may be another run's by now.
     pub(crate) async fn end(self) -> Totals {
         let mut warnings = Vec::new();
-        if let Err(error) = directory::remove(&self.dir).await {
+        let is_ours = self.fleet.run_dir.is_none() || self.held.is_fresh();
+        if !is_ours {
+            warnings.push(format!(
+                "the run directory `{}` was left as it is, because the lease is no longer held; the next run with it clears it",
+                self.dir.url()
+            ));
+        } else if let Err(error) = directory::remove(&self.dir).await {
             warnings.push(format!(
                 "the run directory `{}` could not be removed and can be deleted: {error}",
                 self.dir.url()
             ));
         }
         Totals {
+            may_be_written: self.may_be_written,
             requests: self.requests,
             bytes_read: self.bytes_read,
             peak_in_flight_bytes: self.peak_in_flight_bytes,
@@ -243,64 +249,57 @@ impl Coordinator {
             return Merged::not_attempted(cuts.iter().map(|cut| cut.pieces).sum());
         }
         let pieces = cuts.iter().map(|cut| cut.pieces).sum();
-        match self.try_array(phase, cuts, shards, watched).await {
-            Ok(merged) => {
-                self.requests += merged.requests;
-                self.bytes_read += merged.bytes_read;
-                let peak = self.peak_in_flight_bytes.max(merged.peak_in_flight_bytes);
-                self.peak_in_flight_bytes = peak;
-                merged
-            }
-            Err(error) => {
-                self.fail(&error);
-                Merged::not_attempted(pieces)
-            }
-        }
-    }
-
-    async fn try_array(
-        &mut self,
-        phase: Phase,
-        cuts: Vec<Cut>,
-        shards: impl Fn(Range<usize>) -> Vec<ShardWork>,
-        watched: &Watched,
-    ) -> Result<Merged, FollowError> {
         let name = phase.name();
         let array = ArrayDir::new(self.dir.below(&name));
-        let (first, last) = (|cut: &Cut| cut.shards.start, |cut: &Cut| cut.shards.end - 1);
+        let plan = match self.write_array(&array, phase, &cuts, shards).await {
+            Ok(plan) => plan,
+            Err(error) => {
+                self.fail(&error.into());
+                return Merged::not_attempted(pieces);
+            }
+        };
+        self.workers.begin(&name, &array.root().absolute());
+        let follow = Follow::new(&self.run, &array, &plan, watched, &mut self.workers);
+        let Outcome {
+            merged,
+            may_be_written,
+        } = follow.to_its_end().await;
+        self.may_be_written |= may_be_written;
+        self.requests += merged.requests;
+        self.bytes_read += merged.bytes_read;
+        self.peak_in_flight_bytes = self.peak_in_flight_bytes.max(merged.peak_in_flight_bytes);
+        merged
+    }
+
+    /// Writes what the workers of an array need, and opens it.
+    async fn write_array(
+        &self,
+        array: &ArrayDir,
+        phase: Phase,
+        cuts: &[Cut],
+        shards: impl Fn(Range<usize>) -> Vec<ShardWork>,
+    ) -> Result<Plan, DirectoryError> {
+        let name = phase.name();
         let word = |index: usize| shards(index..index + 1).first().map(|shard| shard.shard);
         let id = |index| word(index).and_then(|word| decimal::render(word).ok());
         let parts: Vec<Part> = cuts
             .iter()
             .map(|cut| Part {
-                first: id(first(cut)).unwrap_or_default(),
-                last: id(last(cut)).unwrap_or_default(),
+                first: id(cut.shards.start).unwrap_or_default(),
+                last: id(cut.shards.end - 1).unwrap_or_default(),
                 pieces: cut.pieces,
                 cost: cut.cost,
             })
             .collect();
-        stream::iter((0..).zip(&cuts))
-            .map(|(part, cut)| array.write_part(part, shards(cut.shards.clone())))
+        stream::iter((0..).zip(cuts))
+            .map(|(part, cut)| array.write_part(&self.held, part, shards(cut.shards.clone())))
             .buffer_unordered(WRITTEN_AT_ONCE)
             .try_collect::<()>()
             .await?;
-        array.write_plan(&self.plan(phase, parts.clone())).await?;
-        directory::open_phase(&self.dir, &name).await?;
-        let every = (self.run.settings.lease_ttl / LOOKS).min(LOOK_EVERY);
-        self.workers.begin(&name, &array.root().absolute());
-        let mut follow = Follow {
-            run: &self.run,
-            array: &array,
-            parts: &parts,
-            watched,
-            workers: &mut self.workers,
-            every,
-        };
-        let followed = follow.until_all_ended().await;
-        if followed.is_err() {
-            self.workers.kill().await;
-        }
-        followed
+        let plan = self.plan(phase, parts);
+        array.write_plan(&self.held, &plan).await?;
+        directory::open_phase(&self.dir, &self.held, &name, false).await?;
+        Ok(plan)
     }
 
     fn plan(&self, phase: Phase, parts: Vec<Part>) -> Plan {
@@ -313,7 +312,7 @@ impl Coordinator {
             root: self.run.root.absolute(),
             declaration_hash: self.declaration_hash.clone(),
             phase,
-            ttl_s: ttl.as_secs(),
+            ttl_s: self.held.good_for().as_secs(),
             part_ttl_s: part_ttl.as_secs().max(1),
             workers: self.fleet.workers,
             settings: Settings {
@@ -325,16 +324,7 @@ impl Coordinator {
     }
 
     fn fail(&self, error: &FollowError) {
-        let kind = error.kind();
-        self.run.stop(match kind.is_store_wide() {
-            true => AbortReason::StoreWide {
-                kind,
-                error: error.to_string(),
-                credentials_end: self.run.root.credentials_end(),
-                so_far: None,
-            },
-            false => AbortReason::Fleet(error.to_string()),
-        });
+        error.stop(&self.run);
     }
 }
 
@@ -394,6 +384,8 @@ pub(crate) struct Totals {
     requests: Requests,
     bytes_read: u64,
     peak_in_flight_bytes: u64,
+    /// Whether a worker may still be writing.
+    pub(crate) may_be_written: bool,
     pub(crate) warnings: Vec<String>,
 }
 

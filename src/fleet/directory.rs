@@ -1,5 +1,6 @@
 //! The run directory: where a coordinator and its workers leave word for each other.
 
+use futures::TryStreamExt;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,7 +10,7 @@ use super::plan::{Phase, Plan};
 use crate::error::FaultKind;
 use crate::kernels::words::WordError;
 use crate::store::examine::SCRATCH;
-use crate::store::lease::{self, LEASE_KEY, LeaseError};
+use crate::store::lease::{self, Held, LEASE_KEY, LeaseError};
 use crate::store::root::Entry;
 use crate::store::{Root, StoreError};
 use crate::time::SystemClock;
@@ -37,6 +38,9 @@ pub enum DirectoryError {
     /// A request failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The lease of the store is not held any more.
+    #[error(transparent)]
+    Lease(#[from] LeaseError),
     /// A document is not what this program writes.
     #[error(
         "`{root}/{key}` is no document of a fleet: {reason}; give the address that `upgrade --fleet` printed or that is in its script"
@@ -76,6 +80,7 @@ impl DirectoryError {
     pub fn kind(&self) -> FaultKind {
         match self {
             Self::Store(error) => error.kind(),
+            Self::Lease(error) => error.kind(),
             Self::Document { .. } | Self::NotEmpty { .. } | Self::OtherStore { .. } => {
                 FaultKind::Declaration
             }
@@ -114,8 +119,8 @@ impl ArrayDir {
     }
 
     /// Writes the plan, which comes last: a plan that can be read has all its parts.
-    pub(super) async fn write_plan(&self, plan: &Plan) -> Result<(), DirectoryError> {
-        self.write(PLAN_KEY, plan).await
+    pub(super) async fn write_plan(&self, held: &Held, plan: &Plan) -> Result<(), DirectoryError> {
+        self.write(held, PLAN_KEY, plan).await
     }
 
     pub(super) async fn part(&self, part: u32) -> Result<WorkSet, DirectoryError> {
@@ -127,11 +132,12 @@ impl ArrayDir {
 
     pub(super) async fn write_part(
         &self,
+        held: &Held,
         part: u32,
         shards: Vec<ShardWork>,
     ) -> Result<(), DirectoryError> {
         let key = part_key(PARTS, part);
-        self.write(&key, &PartDocument { shards }).await
+        self.write(held, &key, &PartDocument { shards }).await
     }
 
     /// The root of the lease of a part.
@@ -151,8 +157,8 @@ impl ArrayDir {
         Ok(())
     }
 
-    /// The last report of a part, if it is one of this run: a worker of an earlier one may
-    /// still be there to write its own.
+    /// The last report of a part, if it is one of this run: a worker of an earlier one, and of
+    /// an earlier version, may still be there to write its own.
     pub(super) async fn report(
         &self,
         part: u32,
@@ -162,9 +168,21 @@ impl ArrayDir {
         let Some(bytes) = self.0.get_if_present(&key).await? else {
             return Ok(None);
         };
-        let report: PartReport =
+        let report: Value =
             serde_json::from_slice(&bytes).map_err(|error| self.unusable(&key, &error))?;
-        Ok(Some(report).filter(|report| report.run_id == run_id))
+        if report["run_id"] != run_id {
+            return Ok(None);
+        }
+        let report = serde_json::from_value(report);
+        report
+            .map(Some)
+            .map_err(|error| self.unusable(&key, &error))
+    }
+
+    /// Whether a part has an outcome of every piece of its work.
+    pub(super) async fn is_done(&self, part: u32, run_id: &str) -> Result<bool, DirectoryError> {
+        let report = self.report(part, run_id).await?;
+        Ok(report.is_some_and(|report| report.ended.is_some_and(|ended| ended.is_final())))
     }
 
     /// The reports as they stand, by part: what tells one writing from the next.
@@ -177,14 +195,38 @@ impl ArrayDir {
             .collect())
     }
 
+    /// The leases of the parts as they stand.
+    pub(super) async fn leases(&self) -> Result<Vec<(u32, Entry)>, DirectoryError> {
+        let part = |entry: &Entry| {
+            let names: Vec<&str> = entry.key.split('/').collect();
+            match names.as_slice() {
+                [LEASES, part, LEASE_KEY] => part.parse().ok(),
+                _ => None,
+            }
+        };
+        let listed = self
+            .0
+            .list(LEASES)
+            .map_ok(|entry| Some((part(&entry)?, entry)));
+        let leases: Vec<Option<(u32, Entry)>> = listed.try_collect().await?;
+        Ok(leases.into_iter().flatten().collect())
+    }
+
     async fn read<T: DeserializeOwned>(&self, key: &str) -> Result<T, DirectoryError> {
         let bytes = self.0.get(key).await?;
         serde_json::from_slice(&bytes).map_err(|error| self.unusable(key, &error))
     }
 
-    async fn write(&self, key: &str, document: &impl Serialize) -> Result<(), DirectoryError> {
+    /// Only whoever holds the lease of the store plans: a run directory may be used again, and
+    /// is then the next run's.
+    async fn write(
+        &self,
+        held: &Held,
+        key: &str,
+        document: &impl Serialize,
+    ) -> Result<(), DirectoryError> {
         let bytes = serde_json::to_vec(document).map_err(|error| self.unusable(key, &error))?;
-        Ok(self.0.put(key, bytes).await?)
+        Ok(held.put(&self.0, key, bytes).await?)
     }
 
     fn unusable(&self, key: &str, reason: &dyn std::fmt::Display) -> DirectoryError {
@@ -265,29 +307,50 @@ const OPEN_KEY: &str = "open.json";
 
 /// Which array of a run is worked on.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct OpenArray {
+struct OpenDocument {
     array: String,
+    /// Whether workers are to finish what they are writing, and to end.
+    is_stopping: bool,
 }
 
-/// Says which array is worked on from now on, for workers that stay for all of them.
+/// The array of a run that is worked on.
+#[derive(Debug)]
+pub(super) struct OpenArray {
+    pub array: ArrayDir,
+    /// Whether workers are to finish what they are writing, and to end.
+    pub is_stopping: bool,
+}
+
+/// Says which array is worked on from now on, or is to be left, for workers that stay for all
+/// of them.
 ///
 /// # Errors
-/// Failed requests.
-pub(super) async fn open_phase(run: &Root, array: &str) -> Result<(), DirectoryError> {
-    let array = array.to_owned();
-    ArrayDir::new(run.clone())
-        .write(OPEN_KEY, &OpenArray { array })
-        .await
+/// Failed requests, and a lease that is not held any more.
+pub(super) async fn open_phase(
+    run: &Root,
+    held: &Held,
+    array: &str,
+    is_stopping: bool,
+) -> Result<(), DirectoryError> {
+    let document = OpenDocument {
+        array: array.to_owned(),
+        is_stopping,
+    };
+    let dir = ArrayDir::new(run.clone());
+    dir.write(held, OPEN_KEY, &document).await
 }
 
 /// The array of a run that is worked on; `None` before the first and after the last one.
 ///
 /// # Errors
 /// Failed requests, and a document that is none.
-pub(super) async fn open_array(run: &Root) -> Result<Option<ArrayDir>, DirectoryError> {
+pub(super) async fn open_array(run: &Root) -> Result<Option<OpenArray>, DirectoryError> {
     let dir = ArrayDir::new(run.clone());
-    match dir.read::<OpenArray>(OPEN_KEY).await {
-        Ok(open) => Ok(Some(ArrayDir::new(run.below(&open.array)))),
+    match dir.read::<OpenDocument>(OPEN_KEY).await {
+        Ok(open) => Ok(Some(OpenArray {
+            array: ArrayDir::new(run.below(&open.array)),
+            is_stopping: open.is_stopping,
+        })),
         Err(error) if error.kind() == FaultKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }

@@ -2,15 +2,20 @@
 //! operator has start them.
 
 mod local;
+mod manual;
 mod slurm;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use local::Local;
+use manual::Manual;
 use slurm::Slurm;
 pub use slurm::SlurmOptions;
 pub(super) use slurm::quoted;
+
+use crate::store::{Held, Root};
 
 /// Where the workers of a fleet run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,16 +54,16 @@ pub enum EngineError {
 }
 
 /// What the workers of a run are started with.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Hired {
     /// The program they run.
     pub program: PathBuf,
-    /// Address of the run directory.
-    pub run: String,
+    /// The run directory.
+    pub run: Root,
+    /// The lease of the store.
+    pub held: Held,
     /// Address of the store.
     pub store: String,
-    /// The run they work for.
-    pub run_id: String,
     /// How many at once.
     pub workers: usize,
 }
@@ -77,7 +82,7 @@ pub(super) struct Known {
 pub(super) enum Workers {
     Local(Local),
     Slurm(Slurm),
-    Manual,
+    Manual(Manual),
 }
 
 impl Workers {
@@ -85,7 +90,7 @@ impl Workers {
         match engine {
             Engine::Local => Self::Local(Local::new(hired)),
             Engine::Slurm(options) => Self::Slurm(Slurm::new(options.clone(), hired)),
-            Engine::Manual => Self::Manual,
+            Engine::Manual => Self::Manual(Manual::new(hired)),
         }
     }
 
@@ -96,7 +101,7 @@ impl Workers {
     pub(super) async fn make_ready(&mut self) -> Result<(), EngineError> {
         match self {
             Self::Local(local) => local.make_ready().await,
-            Self::Slurm(_) | Self::Manual => Ok(()),
+            Self::Slurm(_) | Self::Manual(_) => Ok(()),
         }
     }
 
@@ -105,7 +110,7 @@ impl Workers {
         match self {
             Self::Local(local) => local.begin(array),
             Self::Slurm(slurm) => slurm.begin(array, dir),
-            Self::Manual => {}
+            Self::Manual(manual) => manual.begin(array),
         }
     }
 
@@ -118,7 +123,7 @@ impl Workers {
             Self::Local(local) => local.submit(parts),
             Self::Slurm(slurm) => slurm.submit(parts).await?,
             // Whoever is there takes what has no worker.
-            Self::Manual => {}
+            Self::Manual(_) => {}
         }
         Ok(())
     }
@@ -127,7 +132,42 @@ impl Workers {
     pub(super) async fn news(&mut self) {
         match self {
             Self::Local(local) => local.news().await,
-            Self::Slurm(_) | Self::Manual => std::future::pending().await,
+            Self::Slurm(_) | Self::Manual(_) => std::future::pending().await,
+        }
+    }
+
+    /// Whether [`Workers::look`] tells who is alive and who has ended. Where it does not, the
+    /// leases of the parts do.
+    pub(super) fn are_known(&self) -> bool {
+        !matches!(self, Self::Manual(_))
+    }
+
+    /// Whether they are processes of this one's own, so that who has ended is gone beyond doubt.
+    pub(super) fn are_children(&self) -> bool {
+        matches!(self, Self::Local(_))
+    }
+
+    /// Within what time all that go on have heard of [`Workers::stop`].
+    pub(super) fn hear_within(&self) -> Duration {
+        match self {
+            Self::Local(_) | Self::Slurm(_) => Duration::ZERO,
+            Self::Manual(_) => manual::HEAR_WITHIN,
+        }
+    }
+
+    /// Takes note of how many parts have a worker, where only their leases tell.
+    pub(super) fn note_alive(&mut self, alive: usize) {
+        if let Self::Manual(manual) = self {
+            manual.note_alive(alive);
+        }
+    }
+
+    /// Ends the worker of a part.
+    pub(super) async fn end(&mut self, part: u32) {
+        match self {
+            Self::Local(local) => local.end(part),
+            Self::Slurm(slurm) => slurm.end(part).await,
+            Self::Manual(_) => {}
         }
     }
 
@@ -139,7 +179,7 @@ impl Workers {
         match self {
             Self::Local(local) => local.look().await,
             Self::Slurm(slurm) => Ok(slurm.look().await),
-            Self::Manual => Ok(Known::default()),
+            Self::Manual(_) => Ok(Known::default()),
         }
     }
 
@@ -147,10 +187,9 @@ impl Workers {
     /// begin.
     pub(super) async fn stop(&mut self) {
         match self {
-            Self::Local(local) => local.stop(),
+            Self::Local(local) => local.stop().await,
             Self::Slurm(slurm) => slurm.stop().await,
-            // They see that the lease is given back.
-            Self::Manual => {}
+            Self::Manual(manual) => manual.stop().await,
         }
     }
 
@@ -159,7 +198,7 @@ impl Workers {
         match self {
             Self::Local(local) => local.kill().await,
             Self::Slurm(slurm) => slurm.kill().await,
-            Self::Manual => {}
+            Self::Manual(_) => {}
         }
     }
 }

@@ -196,7 +196,7 @@ pub(super) struct Told<'a> {
 }
 
 impl Told<'_> {
-    fn so_far(&self) -> Elsewhere {
+    pub(super) fn so_far(&self) -> Elsewhere {
         self.last.map(|report| report.so_far).unwrap_or_default()
     }
 

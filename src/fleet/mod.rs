@@ -15,7 +15,8 @@
 //!
 //! A worker holds no lease of the store. It joins the coordinator's
 //! ([`crate::store::lease::join`]) and holds its part by a lease of the same kind in the run
-//! directory, so that no two workers are ever at one column.
+//! directory, so that no two workers are at one column. While such a lease moves, its worker may
+//! write; the coordinator gives the store's back once none does.
 
 mod assignment;
 mod coordinator;
@@ -23,6 +24,7 @@ mod costs;
 mod directory;
 mod engine;
 mod follow;
+mod followed;
 mod index;
 mod merge;
 mod orders;
@@ -30,6 +32,7 @@ mod part_report;
 pub(crate) mod plan;
 pub(crate) mod script;
 mod stay;
+mod taken;
 mod telling;
 mod verifying;
 mod worker;

@@ -1,12 +1,14 @@
 //! A worker that is told its parts one after the other by the process that started it: what
 //! it has seen of the lease, and its connections to the store, serve the next part, too.
 
+use std::pin::pin;
+
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::assignment::{Assignment, WorkerError};
 use super::directory::ArrayDir;
-use super::stay::Stayed;
+use super::stay::{COORDINATOR, Stayed};
 use crate::report::Report;
 use crate::run::Stopper;
 use crate::store::Root;
@@ -29,6 +31,8 @@ pub(super) enum Order {
         /// Which part of it.
         part: u32,
     },
+    /// Finish what is being written, and end. So does the end of the orders.
+    End,
 }
 
 /// What a worker says; a line on its standard output.
@@ -66,26 +70,27 @@ pub(crate) async fn obey(
         Err(error) => tracing::error!(%error, "the answer is no JSON"),
     };
     loop {
-        let line = tokio::select! {
-            line = orders.recv() => line,
+        let order = tokio::select! {
+            order = next(&mut orders) => order?,
             by = stayed.stopper.stopped() => return Ok(stayed.interrupted(by)),
         };
-        let Some(line) = line else {
-            return Ok(stayed.all);
-        };
-        let order: Order = serde_json::from_str(&line).map_err(|error| WorkerError::Order {
-            reason: error.to_string(),
-            line,
-        })?;
         let (array, part) = match order {
-            Order::Join { store, run_id } => {
+            None => return Ok(stayed.all),
+            Some(Order::End) => return Ok(stayed.interrupted(COORDINATOR.to_owned())),
+            Some(Order::Join { store, run_id }) => {
                 let looked = || answer(Answer::Looked);
                 stayed.join(&open(&store)?, &run_id, looked).await;
                 continue;
             }
-            Order::Part { array, part } => (ArrayDir::new(run.below(&array)), part),
+            Some(Order::Part { array, part }) => (ArrayDir::new(run.below(&array)), part),
         };
-        let error = match work_on(array, part, &open, &mut stayed).await {
+        let stopper = stayed.stopper.clone();
+        let worked = unless_told_to_end(
+            work_on(array, part, &open, &mut stayed),
+            &mut orders,
+            &stopper,
+        );
+        let error = match worked.await {
             Ok(error) => error,
             Err(error) => Some(error.to_string()),
         };
@@ -99,6 +104,33 @@ pub(crate) async fn obey(
             return Ok(stayed.all);
         }
     }
+}
+
+/// The next order; `None` when there are no more.
+async fn next(orders: &mut UnboundedReceiver<String>) -> Result<Option<Order>, WorkerError> {
+    let Some(line) = orders.recv().await else {
+        return Ok(None);
+    };
+    let order = serde_json::from_str(&line).map_err(|error| WorkerError::Order {
+        reason: error.to_string(),
+        line,
+    });
+    order.map(Some)
+}
+
+/// Goes on with the work, which is stopped when an order to end comes, or nobody is there any
+/// more to give one: whoever is at a part is told nothing else.
+async fn unless_told_to_end<T>(
+    work: impl Future<Output = T>,
+    orders: &mut UnboundedReceiver<String>,
+    stopper: &Stopper,
+) -> T {
+    let mut work = pin!(work);
+    tokio::select! {
+        done = &mut work => return done,
+        _ = next(orders) => stopper.stop(COORDINATOR),
+    }
+    work.await
 }
 
 /// Works on one part; why it ended before its time, if it did.

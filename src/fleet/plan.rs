@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -88,6 +89,13 @@ pub(crate) struct Plan {
     pub settings: Settings,
     /// The most costly one first.
     pub parts: Vec<Part>,
+}
+
+impl Plan {
+    /// How long a heartbeat of a part's worker is good for.
+    pub(crate) fn part_ttl(&self) -> Duration {
+        Duration::from_secs(self.part_ttl_s)
+    }
 }
 
 /// Shards that one worker takes on, in morton order without a gap.

@@ -1,12 +1,15 @@
 //! A worker that stays for a whole run: for schedulers where one submission has to do for
 //! every array, and for workers started by hand.
 
+use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::assignment::{Assignment, WorkerError};
-use super::directory::{ArrayDir, DirectoryError, open_array};
+use super::directory::{ArrayDir, DirectoryError, OpenArray, open_array};
 use super::plan::Plan;
+use super::taken::Taken;
 use crate::error::{Error, FaultKind};
 use crate::report::{Ending, Report};
 use crate::run::Stopper;
@@ -20,6 +23,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How long a worker without a part waits to see a beat, of which there is one every second.
 const BEAT_WITHIN: Duration = Duration::from_secs(5);
+
+/// How often one with work looks whether it is to end.
+pub(super) const HEAR_EVERY: Duration = Duration::from_secs(5);
+
+/// By whom a worker says it was stopped that was told to end.
+pub(super) const COORDINATOR: &str = "its coordinator";
 
 /// How long a worker waits for a run to begin.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -46,9 +55,12 @@ pub async fn stay(
             found => found?,
         };
         match open_now {
-            Some(array) => {
+            Some(open) if open.is_stopping => return Ok(stayed.interrupted(COORDINATOR.to_owned())),
+            Some(OpenArray { array, .. }) => {
                 has_begun = true;
-                if stayed.one_round(&array, index, &open).await? {
+                let stopper = stayed.stopper.clone();
+                let round = stayed.one_round(&array, index, &open);
+                if unless_stopping(round, &run, &stopper).await? {
                     continue;
                 }
                 if !stayed.is_at_its_end()
@@ -78,6 +90,27 @@ pub async fn stay(
     }
 }
 
+/// Goes on with the work, which is stopped when the coordinator of `run` says so.
+async fn unless_stopping<T>(work: impl Future<Output = T>, run: &Root, stopper: &Stopper) -> T {
+    let told = async {
+        loop {
+            tokio::time::sleep(HEAR_EVERY).await;
+            // What cannot be read now is read the next time.
+            if let Ok(Some(open)) = open_array(run).await
+                && open.is_stopping
+            {
+                return;
+            }
+        }
+    };
+    let mut work = pin!(work);
+    tokio::select! {
+        done = &mut work => return done,
+        () = told => stopper.stop(COORDINATOR),
+    }
+    work.await
+}
+
 /// A worker that goes from part to part.
 pub(super) struct Stayed {
     /// The account of all parts so far.
@@ -89,6 +122,19 @@ pub(super) struct Stayed {
     idle_since: Option<Moment>,
     /// The plan that was read last, and the address of its array.
     plan: Option<(String, Arc<Plan>)>,
+    /// What was seen of the other workers of its run.
+    others: Others,
+}
+
+/// What one worker knows of the parts of an array.
+#[derive(Default)]
+struct Others {
+    /// Of which plan.
+    run_id: String,
+    array: String,
+    taken: Taken,
+    /// Parts that are done.
+    done: HashSet<u32>,
 }
 
 impl Stayed {
@@ -99,6 +145,7 @@ impl Stayed {
             sight: None,
             idle_since: None,
             plan: None,
+            others: Others::default(),
         }
     }
 
@@ -131,7 +178,8 @@ impl Stayed {
         }
     }
 
-    /// Tries every part of an array once, its own first; whether it worked on any.
+    /// Tries every part of an array once that has no worker, its own first; whether it worked on
+    /// any.
     async fn one_round(
         &mut self,
         array: &ArrayDir,
@@ -140,26 +188,38 @@ impl Stayed {
     ) -> Result<bool, WorkerError> {
         // Of another run, perhaps, in a directory that has served before.
         self.plan = None;
-        let plan = match self.plan_of(array).await {
-            Err(error) if is_over(&error) => return Ok(false),
-            plan => plan?,
-        };
+        match self.try_round(array, index, open).await {
+            Err(WorkerError::Directory(error)) if is_over(&error) => Ok(false),
+            worked => worked,
+        }
+    }
+
+    async fn try_round(
+        &mut self,
+        array: &ArrayDir,
+        index: u32,
+        open: &impl Fn(&str) -> Result<Root, WorkerError>,
+    ) -> Result<bool, WorkerError> {
+        let plan = self.plan_of(array).await?;
+        self.others.look(array, &plan).await?;
         let parts = plan.parts.len() as u32;
         let mut worked = false;
         for part in (0..parts).map(|offset| (index + offset) % parts) {
+            if self.others.have(part, &plan) || self.others.have_done(array, part, &plan).await? {
+                continue;
+            }
             let assignment = Assignment::planned(array.clone(), plan.clone(), part)?;
             let assignment = self.assign(assignment);
             let root = open(assignment.store())?;
-            let report = match assignment.work_unless_taken(root).await {
-                Err(WorkerError::Directory(error)) if is_over(&error) => return Ok(worked),
-                report => report?,
+            let Some(report) = assignment.work_unless_taken(root).await? else {
+                continue;
             };
-            let Some(report) = report else { continue };
             worked = true;
             self.add(report);
             if self.is_at_its_end() {
                 return Ok(false);
             }
+            self.others.look(array, &plan).await?;
         }
         Ok(worked)
     }
@@ -217,6 +277,40 @@ impl Stayed {
     fn end(&mut self, outcome: Ending) {
         self.all.outcome = outcome;
         self.all.exit_code = outcome.exit_code();
+    }
+}
+
+impl Others {
+    /// Looks at who is at work.
+    async fn look(&mut self, array: &ArrayDir, plan: &Plan) -> Result<(), DirectoryError> {
+        let address = array.root().url();
+        if (self.run_id.as_str(), self.array.as_str()) != (plan.run_id.as_str(), address) {
+            *self = Self {
+                run_id: plan.run_id.clone(),
+                array: address.to_owned(),
+                ..Self::default()
+            };
+        }
+        self.taken.look(array).await
+    }
+
+    /// Whether a part is known to be done, or has a worker.
+    fn have(&self, part: u32, plan: &Plan) -> bool {
+        self.done.contains(&part) || self.taken.may_have_worker(part, plan.part_ttl())
+    }
+
+    /// Asks whether a part is done that has no worker.
+    async fn have_done(
+        &mut self,
+        array: &ArrayDir,
+        part: u32,
+        plan: &Plan,
+    ) -> Result<bool, DirectoryError> {
+        let is_done = array.is_done(part, &plan.run_id).await?;
+        if is_done {
+            self.done.insert(part);
+        }
+        Ok(is_done)
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use super::assignment::{Assignment, WorkerError};
-use super::directory::{ArrayDir, report_key};
+use super::directory::{ArrayDir, DirectoryError};
 use super::part_report::{PartEnded, PartReport, StoreWide, is_final};
 use super::plan::{Phase, Plan, declaration_hash};
 use super::telling::Telling;
@@ -118,12 +118,15 @@ impl Worker {
     }
 
     /// Tells the coordinator of a fault of the store that kept the part from being begun: it
-    /// concerns every worker.
+    /// concerns every worker. Whoever has the part meanwhile tells of it himself.
     async fn leave_word(&self, error: &Error) {
         let kind = error.kind();
         if !kind.is_store_wide() || self.is_done().await.unwrap_or(true) {
             return;
         }
+        let Ok(Some(part)) = self.take_part(Patience::PassesOver).await else {
+            return;
+        };
         let ended = PartEnded {
             report: Report::refused(&self.plan.root, &self.plan.settings, Ending::Aborted, error),
             store_wide: Some(StoreWide {
@@ -135,13 +138,14 @@ impl Worker {
             touched: Touched::default(),
             verified: None,
         };
-        let report = self.report(Elsewhere::default(), 0.0, Some(ended));
-        let written = match serde_json::to_vec(&report) {
-            Ok(bytes) => self.array.root().put(&report_key(self.part), bytes).await,
-            Err(error) => return tracing::error!(%error, "the report is no JSON"),
-        };
-        if let Err(error) = written {
-            tracing::warn!(%error, "the coordinator could not be told");
+        Telling::new(self, &part).write(Some(ended)).await;
+        self.give_back(&part).await;
+    }
+
+    /// Gives the part back, so that the next worker need not wait for its ttl.
+    async fn give_back(&self, part: &Held) {
+        if let Err(error) = lease::give_back(&self.array.lease(self.part), part).await {
+            tracing::warn!(%error, "the part could not be given back, it is free once its ttl is over");
         }
     }
 
@@ -230,7 +234,10 @@ impl Worker {
                 Err(error) => return Err(Error::from(error).into()),
             }
             self.ensure_run_goes_on().await?;
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+                _ = self.stopper.stopped() => return Ok(None),
+            }
             if self.is_done().await? {
                 return Ok(None);
             }
@@ -251,9 +258,8 @@ impl Worker {
         }
     }
 
-    async fn is_done(&self) -> Result<bool, WorkerError> {
-        let report = self.array.report(self.part, &self.plan.run_id).await?;
-        Ok(report.is_some_and(|report| report.ended.is_some_and(|ended| ended.is_final())))
+    async fn is_done(&self) -> Result<bool, DirectoryError> {
+        self.array.is_done(self.part, &self.plan.run_id).await
     }
 
     fn admitted(&self, manifest: &Manifest, work: WorkSet, part: Held) -> Result<Admitted, Error> {

@@ -28,8 +28,8 @@ pub(crate) struct Hold;
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "Vec<String>")]
 pub(crate) struct EndLease {
-    /// Whether a lease that is held stands until it expires.
-    pub keep: bool,
+    /// Why a lease that is held is to stand until it expires, if it is.
+    pub stands_because: Option<&'static str>,
 }
 
 /// Discovery of the ladder → Supervisor: how many pieces of work have failed.

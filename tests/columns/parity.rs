@@ -2,7 +2,7 @@
 //! and a second pass writes nothing.
 
 use crate::common::binary::Zagg;
-use crate::common::cases::{Case, Law, NAMES};
+use crate::common::cases::{Case, Law, test_each_case_and_law};
 use crate::common::compare::{assert_all, assert_columns};
 use crate::common::stores::differences;
 
@@ -44,35 +44,7 @@ fn check(name: &str, law: Law) {
     assert_eq!(second.number("/bytes/written"), 0);
 }
 
-/// One test for each case and law, and the list of them.
-macro_rules! parity {
-    ($($case:ident),+ $(,)?) => {
-        $(
-            mod $case {
-                #[test]
-                fn boundary() {
-                    super::check(stringify!($case), super::Law::Boundary);
-                }
-
-                #[test]
-                fn raw() {
-                    super::check(stringify!($case), super::Law::Raw);
-                }
-            }
-        )+
-
-        const TESTED: &[&str] = &[$(stringify!($case)),+];
-    };
-}
-
-parity! {
-    plain, strata, flux, temporal, windowed, windowed_all, deep, deep_strata, fine,
-}
-
-#[test]
-fn every_case_is_tested() {
-    assert_eq!(TESTED, NAMES);
-}
+test_each_case_and_law!(check);
 
 #[test]
 fn upgrade_runs_the_same_pass_and_goes_on() {

@@ -12,18 +12,64 @@ use crate::common::stores::{TestStore, Tree};
 /// Key of the manifest.
 pub(crate) const MANIFEST: &str = "morton_hive.json";
 
-/// Every case.
-pub(crate) const NAMES: [&str; 9] = [
-    "plain",
-    "strata",
-    "flux",
-    "temporal",
-    "windowed",
-    "windowed_all",
-    "deep",
-    "deep_strata",
-    "fine",
-];
+/// Calls a macro with what it is given and the names of all cases: the one list of them.
+macro_rules! with_every_case {
+    ($then:ident $(: $given:ident)?) => {
+        $then! {
+            $($given:)? plain strata flux temporal windowed windowed_all deep deep_strata fine
+        }
+    };
+}
+
+macro_rules! names {
+    ($($case:ident)+) => {
+        /// Every case.
+        pub(crate) const NAMES: [&str; [$(stringify!($case)),+].len()] = [$(stringify!($case)),+];
+    };
+}
+
+with_every_case!(names);
+
+/// A test for each case, which calls a function with the case's name.
+macro_rules! test_each_case {
+    ($check:ident) => {
+        $crate::common::cases::with_every_case!(test_each_case: $check);
+    };
+    ($check:ident: $($case:ident)+) => {
+        $(
+            #[test]
+            fn $case() {
+                $check(stringify!($case));
+            }
+        )+
+    };
+}
+
+/// A test for each case and law, which calls a function with both.
+macro_rules! test_each_case_and_law {
+    ($check:ident) => {
+        $crate::common::cases::with_every_case!(test_each_case_and_law: $check);
+    };
+    ($check:ident: $($case:ident)+) => {
+        $(
+            mod $case {
+                use $crate::common::cases::Law;
+
+                #[test]
+                fn boundary() {
+                    super::$check(stringify!($case), Law::Boundary);
+                }
+
+                #[test]
+                fn raw() {
+                    super::$check(stringify!($case), Law::Raw);
+                }
+            }
+        )+
+    };
+}
+
+pub(crate) use {test_each_case, test_each_case_and_law, with_every_case};
 
 /// The stamps of the leaves are set back to this moment, or a machine whose clock runs
 /// behind the one that made the cases would find every column older than its leaf.

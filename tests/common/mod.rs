@@ -2,6 +2,8 @@
 
 #![allow(
     dead_code,
+    unused_imports,
+    unused_macros,
     reason = "every test crate compiles all of this and uses a part of it"
 )]
 

@@ -1,6 +1,6 @@
 //! The program on a terminal, as a person sees it.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
@@ -97,6 +97,13 @@ impl Terminal {
             let screen = self.screen();
             holds(&screen).then_some(screen)
         })
+    }
+
+    /// Types Ctrl-C, which the terminal turns into a signal to everybody in front of it.
+    pub(crate) fn type_ctrl_c(&self) {
+        let mut keys = self.master.take_writer().unwrap();
+        keys.write_all(b"\x03").unwrap();
+        keys.flush().unwrap();
     }
 
     /// Makes the terminal another size.

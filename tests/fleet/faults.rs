@@ -2,130 +2,16 @@
 //! an S3 server that is slow enough to be caught in the middle.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-use tempfile::TempDir;
-
-use crate::common::binary::{Running, Zagg};
-use crate::common::bucket::Bucket;
+use crate::common::binary::Running;
 use crate::common::cases::{Case, Law};
 use crate::common::faults::{Failure, Op, Rule};
-use crate::common::fleet::{
-    PATIENCE, assert_upgraded, settings_file, signal, wait_for, worker_at, workers_of,
-};
+use crate::common::fleet::{PATIENCE, assert_upgraded, signal, wait_for, workers_of};
 use crate::common::library::LEASE;
 use crate::common::many::Many;
-use crate::common::s3::S3Server;
 use crate::common::stores::Tree;
-
-/// Below a column.
-const COLUMN: &str = ".pyramid.zarr/";
-
-/// The root document of a column, written bare, then with its record, then with its stamp.
-const ROOT_DOCUMENT: &str = ".pyramid.zarr/zarr.json";
-
-/// A fleet over a slow server.
-struct Fleet {
-    server: S3Server,
-    bucket: Bucket,
-    dir: TempDir,
-    settings: PathBuf,
-}
-
-impl Fleet {
-    /// A store of this tree, each write of whose columns takes so long.
-    fn over(tree: &Tree, name: &str, ttl_s: u64, stall: Duration) -> Self {
-        let server = S3Server::start();
-        let bucket = server.bucket(name, tree);
-        server.follow([Rule::on([Op::Put]).key_contains(COLUMN).stall(stall)]);
-        let dir = TempDir::new().unwrap();
-        let retry = "[retry]\nmax_attempts = 3\ninitial_delay_ms = 10\nmax_delay_ms = 50";
-        let settings = settings_file(dir.path(), &format!("lease_ttl_s = {ttl_s}\n{retry}"));
-        Self {
-            server,
-            bucket,
-            dir,
-            settings,
-        }
-    }
-
-    fn run_dir(&self) -> String {
-        format!("{}/run", self.dir.path().display())
-    }
-
-    /// `upgrade` with this fleet, which leaves word in a directory of this machine.
-    fn start(&self, fleet: &str) -> Running {
-        let upgrade = self.bucket.command("upgrade").arg("--settings");
-        let upgrade = upgrade.arg(&self.settings).args(&["--fleet", fleet]);
-        upgrade.args(&["--run-dir", &self.run_dir()]).start()
-    }
-
-    /// A worker started by hand.
-    fn worker(&self, args: &[&str]) -> Running {
-        let worker = self.bucket.environment(Zagg::new("worker"));
-        worker.arg("--json").args(args).start()
-    }
-
-    fn follower(&self, index: u32) -> Running {
-        let index = index.to_string();
-        self.worker(&["--run", &self.run_dir(), "--follow", "--part", &index])
-    }
-
-    /// A worker for one part of the columns, once they are planned.
-    fn worker_at(&self, part: &str) -> Running {
-        let columns = format!("{}/columns", self.run_dir());
-        let plan = format!("{columns}/plan.json");
-        wait_for("the plan", || std::fs::exists(&plan).unwrap().then_some(()));
-        self.worker(&["--run", &columns, "--part", part])
-    }
-
-    fn tree(&self) -> Tree {
-        self.server.tree(&self.bucket)
-    }
-
-    /// The process that is at a part of the columns.
-    fn at_part(&self, part: u32) -> Option<u32> {
-        worker_at(&self.run_dir(), "columns", part)
-    }
-
-    fn has_part(&self, part: u32) -> bool {
-        std::fs::exists(format!("{}/columns/parts/{part:05}.json", self.run_dir())).unwrap()
-    }
-
-    fn is_done(&self, part: u32) -> bool {
-        let report = format!("{}/columns/reports/{part:05}.json", self.run_dir());
-        let report = std::fs::read(report).ok();
-        report.is_some_and(|report| {
-            let report: Value = serde_json::from_slice(&report).unwrap();
-            !report["ended"].is_null()
-        })
-    }
-
-    /// Columns whose stamp stands.
-    fn stamped(&self) -> usize {
-        let tree = self.tree();
-        let roots = tree.iter().filter(|(key, _)| key.ends_with(ROOT_DOCUMENT));
-        roots
-            .filter(|(_, bytes)| contains(bytes, b"morton_hive_commit"))
-            .count()
-    }
-
-    /// Waits until a column is under way.
-    fn wait_for_a_column(&self) {
-        wait_for("a column", || {
-            self.tree()
-                .keys()
-                .any(|key| key.contains(COLUMN))
-                .then_some(())
-        });
-    }
-}
-
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    bytes.windows(part.len()).any(|window| window == part)
-}
+use crate::slow::{Fleet, ROOT_DOCUMENT};
 
 #[test]
 fn the_part_of_a_worker_that_is_killed_is_done_again() {
@@ -381,23 +267,4 @@ fn a_part_whose_workers_die_three_times_is_named_and_the_ladder_is_not_begun() {
     let next = fleet.start("local:2").wait().expect_code(0);
     assert_eq!(next.number("/counts/written"), 1);
     assert_upgraded(&case, fleet.tree());
-}
-
-#[test]
-fn an_interrupted_fleet_drains_and_goes_on_when_it_is_run_again() {
-    let many = Many::leaves(24);
-    let fleet = Fleet::over(&many.tree, "interrupted", 15, Duration::from_millis(50));
-    let coordinator = fleet.start("local:2");
-    wait_for("a stamp", || (fleet.stamped() > 0).then_some(()));
-    coordinator.signal("INT");
-    let (id, output) = (coordinator.id(), coordinator.wait().expect_code(130));
-    assert_eq!(workers_of(id), Vec::<u32>::new());
-    assert!(!fleet.tree().contains_key(LEASE), "the lease is given back");
-    let stamped = fleet.stamped() as u64;
-    assert_eq!(output.number("/counts/written"), stamped);
-    assert_eq!(output.number("/counts/not_attempted"), 24 - stamped);
-    fleet.server.follow([]);
-    let next = fleet.start("local:2").wait().expect_code(0);
-    assert_eq!(next.number("/counts/current"), stamped);
-    assert_eq!(next.number("/counts/written"), 24 - stamped);
 }

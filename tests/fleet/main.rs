@@ -13,5 +13,7 @@ mod parity;
 mod plans;
 mod scale;
 mod script;
+mod slow;
 mod slurm;
+mod stopping;
 mod verify;

@@ -1,7 +1,7 @@
 //! The golden cases by three processes, and the lease as others see it meanwhile.
 
 use crate::common::binary::Output;
-use crate::common::cases::{Law, NAMES};
+use crate::common::cases::{Law, test_each_case_and_law};
 use crate::common::fleet::{Watcher, settings_file};
 use crate::common::ladder::Ladder;
 use crate::common::library::LEASE;
@@ -37,34 +37,7 @@ fn check(name: &str, law: Law) {
     assert!(!left.contains_key(LEASE));
 }
 
-macro_rules! parity {
-    ($($case:ident),+ $(,)?) => {
-        $(
-            mod $case {
-                #[test]
-                fn boundary() {
-                    super::check(stringify!($case), super::Law::Boundary);
-                }
-
-                #[test]
-                fn raw() {
-                    super::check(stringify!($case), super::Law::Raw);
-                }
-            }
-        )+
-
-        const TESTED: &[&str] = &[$(stringify!($case)),+];
-    };
-}
-
-parity! {
-    plain, strata, flux, temporal, windowed, windowed_all, deep, deep_strata, fine,
-}
-
-#[test]
-fn every_case_is_tested() {
-    assert_eq!(TESTED, NAMES);
-}
+test_each_case_and_law!(check);
 
 #[test]
 fn others_see_one_lease_without_a_gap_that_is_never_half_its_ttl_old() {

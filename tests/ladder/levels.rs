@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::common::cases::{Law, MANIFEST, NAMES};
+use crate::common::cases::{Law, MANIFEST, test_each_case_and_law};
 use crate::common::compare::{COVERAGE, assert_all, compare_all, differences_but_when};
 use crate::common::ladder::{
     AFTER_THAT_RUN, Ladder, above, artifact_of, changed, ladder_of, node_of, record_of,
@@ -46,39 +46,13 @@ fn check(name: &str, law: Law) {
     assert_eq!(second.json()["ladder"]["record"], Value::Null);
 }
 
-/// One test for each case and law, and the list of them.
-macro_rules! upgraded {
-    ($($case:ident),+ $(,)?) => {
-        $(
-            mod $case {
-                #[test]
-                fn boundary() {
-                    super::check(stringify!($case), super::Law::Boundary);
-                }
+test_each_case_and_law!(check);
 
-                #[test]
-                fn raw() {
-                    super::check(stringify!($case), super::Law::Raw);
-                }
+mod step_by_step_in_any_width {
+    use super::check_steps_and_widths;
+    use crate::common::cases::test_each_case;
 
-                #[test]
-                fn step_by_step_in_any_width() {
-                    super::check_steps_and_widths(stringify!($case));
-                }
-            }
-        )+
-
-        const TESTED: &[&str] = &[$(stringify!($case)),+];
-    };
-}
-
-upgraded! {
-    plain, strata, flux, temporal, windowed, windowed_all, deep, deep_strata, fine,
-}
-
-#[test]
-fn every_case_is_tested() {
-    assert_eq!(TESTED, NAMES);
+    test_each_case!(check_steps_and_widths);
 }
 
 fn check_steps_and_widths(name: &str) {

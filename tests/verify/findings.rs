@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::common::binary::Zagg;
-use crate::common::cases::{Case, Law, MANIFEST, NAMES};
+use crate::common::cases::{Case, Law, MANIFEST, test_each_case_and_law};
 use crate::common::faults::{Failure, FaultStore, Op, Rule};
 use crate::common::library::{in_memory, scripted, settings};
 use crate::common::stores::{TestStore, Tree, differences};
@@ -41,42 +41,7 @@ fn check_case(name: &str, law: Law) {
     assert_eq!(checked, artifacts, "an artifact was passed over");
 }
 
-/// One test for each case and law, and the list of them.
-macro_rules! clean {
-    ($($case:ident),+ $(,)?) => {
-        $(
-            mod $case {
-                #[test]
-                fn boundary() {
-                    super::check_case(stringify!($case), super::Law::Boundary);
-                }
-
-                #[test]
-                fn raw() {
-                    super::check_case(stringify!($case), super::Law::Raw);
-                }
-            }
-        )+
-        const TESTED: [&str; 9] = [$(stringify!($case)),+];
-    };
-}
-
-clean!(
-    plain,
-    strata,
-    flux,
-    temporal,
-    windowed,
-    windowed_all,
-    deep,
-    deep_strata,
-    fine
-);
-
-#[test]
-fn every_case_is_tested() {
-    assert_eq!(TESTED, NAMES);
-}
+test_each_case_and_law!(check_case);
 
 #[tokio::test]
 async fn columns_of_the_other_law_are_one_finding() {

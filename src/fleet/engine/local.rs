@@ -174,8 +174,12 @@ impl Local {
             program: program.clone(),
             reason,
         };
-        let mut process = Command::new(&self.hired.program)
-            .args(["worker", "--run", &self.hired.run, "--orders"])
+        let mut command = Command::new(&self.hired.program);
+        // What a terminal sends is for this process, which then asks each to end, once.
+        #[cfg(unix)]
+        command.process_group(0);
+        let mut process = command
+            .args(["worker", "--run", &self.hired.run.absolute(), "--orders"])
             .args(["--progress", "none"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -203,23 +207,26 @@ impl Local {
         };
         let order = Order::Join {
             store: self.hired.store.clone(),
-            run_id: self.hired.run_id.clone(),
+            run_id: self.hired.held.run_id().to_owned(),
         };
         hand.tell(&order).await;
         self.hands.insert(id, hand);
         Ok(id)
     }
 
-    /// The signal is that of the `kill` program: a process can be asked to end only by it.
-    pub(super) fn stop(&mut self) {
+    pub(super) async fn stop(&mut self) {
         self.waiting.clear();
-        for pid in self.hands.values().filter_map(|hand| hand.process.id()) {
-            let asked = std::process::Command::new("kill")
-                .args(["-TERM", &pid.to_string()])
-                .stderr(Stdio::null())
-                .status();
-            if let Err(error) = asked {
-                tracing::warn!(pid, %error, "a worker could not be asked to end; it ends when the lease is given back");
+        for hand in self.hands.values_mut() {
+            hand.tell(&Order::End).await;
+        }
+    }
+
+    /// Ends the process that is at a part.
+    pub(super) fn end(&mut self, part: u32) {
+        for hand in self.hands.values_mut() {
+            if hand.part == Some(part) {
+                // One that has ended cannot be killed.
+                let _ = hand.process.start_kill();
             }
         }
     }

@@ -33,8 +33,12 @@ pub(in crate::fleet) struct Slurm {
     /// Address of the array's directory.
     array: String,
     jobs: Vec<String>,
+    /// The cluster they are at, where there are several.
+    cluster: Option<String>,
     /// Parts that have a task, by job and index.
     submitted: BTreeSet<(String, u32)>,
+    /// Tasks that somebody holds back, of which has been told.
+    held: BTreeSet<(String, u32)>,
 }
 
 impl SlurmOptions {
@@ -61,7 +65,9 @@ impl Slurm {
             name: String::new(),
             array: String::new(),
             jobs: Vec::new(),
+            cluster: None,
             submitted: BTreeSet::new(),
+            held: BTreeSet::new(),
         }
     }
 
@@ -69,6 +75,7 @@ impl Slurm {
         self.name = format!("zagg-{array}");
         self.array = dir.to_owned();
         self.jobs.clear();
+        self.held.clear();
         self.submitted.clear();
     }
 
@@ -95,23 +102,26 @@ impl Slurm {
         ));
         let job = ask("sbatch", &args).await?;
         // With several clusters it is `id;cluster`.
-        let job = job.split(';').next().unwrap_or_default().trim().to_owned();
+        let mut said = job.trim().splitn(2, ';');
+        let job = said.next().unwrap_or_default().to_owned();
+        self.cluster = said.next().map(str::to_owned);
         self.submitted
             .extend(parts.iter().map(|part| (job.clone(), *part)));
         self.jobs.push(job);
         Ok(())
     }
 
-    /// Tasks that the queue does not show have ended. A queue that cannot be asked is asked
-    /// again the next time.
+    /// Tasks that the queue does not show have ended, and so have those that will not begin
+    /// again. A queue that cannot be asked is asked again the next time.
     pub(super) async fn look(&mut self) -> Known {
         let mut known = Known::default();
-        let args = [
+        let mut args = vec![
             "--noheader".to_owned(),
             "--array".to_owned(),
-            "--format=%F %K".to_owned(),
+            "--format=%F %K %r".to_owned(),
             format!("--jobs={}", self.jobs.join(",")),
         ];
+        args.extend(self.at_cluster());
         let queue = match ask("squeue", &args).await {
             Ok(queue) => queue,
             // So it says of jobs that ended a while ago.
@@ -124,17 +134,55 @@ impl Slurm {
                 return known;
             }
         };
-        let alive: BTreeSet<(String, u32)> = queue.lines().filter_map(task).collect();
-        let (alive, ended): (BTreeSet<_>, BTreeSet<_>) = std::mem::take(&mut self.submitted)
-            .into_iter()
-            .partition(|task| alive.contains(task));
-        known.alive = alive.len();
-        self.submitted = alive;
-        known.ended = ended
-            .into_iter()
-            .map(|(job, part)| (part, format!("task {job}_{part} of Slurm ended")))
-            .collect::<BTreeMap<_, _>>();
+        let tasks: BTreeMap<(String, u32), &str> = queue.lines().filter_map(task).collect();
+        for task in std::mem::take(&mut self.submitted) {
+            let (job, part) = &task;
+            let reason = tasks.get(&task).copied();
+            let stuck = reason.filter(|reason| is_stuck(reason));
+            if let Some(reason) = stuck {
+                self.cancel_task(&[], &task).await;
+                let words = format!("task {job}_{part} of Slurm will not begin again: {reason}");
+                known.ended.insert(*part, words);
+                continue;
+            }
+            let Some(reason) = reason else {
+                let words = format!("task {job}_{part} of Slurm ended");
+                known.ended.insert(*part, words);
+                continue;
+            };
+            if is_held(reason) && self.held.insert(task.clone()) {
+                tracing::warn!(
+                    part,
+                    reason,
+                    "task {job}_{part} of Slurm is held; `scontrol release {job}_{part}` lets it begin"
+                );
+            }
+            self.submitted.insert(task);
+        }
+        known.alive = self.submitted.len();
         known
+    }
+
+    /// Ends the task that is at a part, but none that waits for its turn.
+    pub(super) async fn end(&mut self, part: u32) {
+        let tasks: Vec<_> = self
+            .submitted
+            .iter()
+            .filter(|task| task.1 == part)
+            .cloned()
+            .collect();
+        for task in tasks {
+            self.cancel_task(&["--state=RUNNING"], &task).await;
+        }
+    }
+
+    async fn cancel_task(&self, how: &[&str], (job, part): &(String, u32)) {
+        self.cancel_all(how, &[format!("{job}_{part}")]).await;
+    }
+
+    fn at_cluster(&self) -> Option<String> {
+        let cluster = self.cluster.as_ref()?;
+        Some(format!("--clusters={cluster}"))
     }
 
     pub(super) async fn stop(&mut self) {
@@ -147,11 +195,16 @@ impl Slurm {
     }
 
     async fn cancel(&self, how: &[&str]) {
-        if self.jobs.is_empty() {
+        self.cancel_all(how, &self.jobs).await;
+    }
+
+    async fn cancel_all(&self, how: &[&str], which: &[String]) {
+        if which.is_empty() {
             return;
         }
         let mut args: Vec<String> = how.iter().map(|arg| (*arg).to_owned()).collect();
-        args.extend(self.jobs.iter().cloned());
+        args.extend(self.at_cluster());
+        args.extend(which.iter().cloned());
         if let Err(error) = ask("scancel", &args).await {
             // It says so, too, when there is nothing left to cancel.
             tracing::debug!(%error, "not cancelled");
@@ -159,15 +212,39 @@ impl Slurm {
     }
 }
 
-/// The job and the index of a line of the queue.
-fn task(line: &str) -> Option<(String, u32)> {
-    let (job, index) = line.trim().split_once(' ')?;
-    Some((job.to_owned(), index.trim().parse().ok()?))
+/// The job and the index of a line of the queue, and why its task waits.
+fn task(line: &str) -> Option<((String, u32), &str)> {
+    let mut words = line.trim().splitn(3, ' ');
+    let (job, index) = (words.next()?, words.next()?);
+    let reason = words.next().unwrap_or_default().trim();
+    Some(((job.to_owned(), index.trim().parse().ok()?), reason))
 }
 
-/// Runs a program of Slurm; what it said.
+/// Whether a task that waits for this reason was put back by Slurm, and waits for good.
+fn is_stuck(reason: &str) -> bool {
+    let reason = reason.to_ascii_lowercase();
+    reason.contains("requeue") && (reason.contains("held") || reason.contains("hold"))
+}
+
+/// Whether somebody has to release a task that waits for this reason.
+fn is_held(reason: &str) -> bool {
+    reason.to_ascii_lowercase().contains("held")
+}
+
+/// Runs a program of Slurm; what it said. What the environment has `squeue` and `scancel` leave
+/// out would look like tasks that have ended.
 async fn ask(program: &str, args: &[String]) -> Result<String, EngineError> {
-    let done = Command::new(program).args(args).output().await;
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if ["SQUEUE_", "SCANCEL_"]
+            .iter()
+            .any(|filter| name.starts_with(filter))
+        {
+            command.env_remove(&*name);
+        }
+    }
+    let done = command.args(args).output().await;
     let done = done.map_err(|error| EngineError::Program {
         program: program.to_owned(),
         reason: error.to_string(),
@@ -215,7 +292,22 @@ mod tests {
 
     #[test]
     fn a_line_of_the_queue_is_a_task() {
-        assert_eq!(task(" 17 3"), Some(("17".to_owned(), 3)));
-        assert_eq!(task("17 3-5%2"), None);
+        let third = ("17".to_owned(), 3);
+        assert_eq!(task(" 17 3 None"), Some((third.clone(), "None")));
+        assert_eq!(task("17 3"), Some((third.clone(), "")));
+        let held = "launch failed requeued held";
+        assert_eq!(task(&format!("17 3 {held}")), Some((third, held)));
+        assert_eq!(task("17 3-5%2 None"), None);
+    }
+
+    #[test]
+    fn a_task_that_is_put_back_for_good_is_told_from_one_that_waits() {
+        for reason in ["launch_failed_requeued_held", "JobHoldMaxRequeue"] {
+            assert!(is_stuck(reason), "{reason}");
+        }
+        for reason in ["Resources", "BeginTime", "JobHeldUser", "None", ""] {
+            assert!(!is_stuck(reason), "{reason}");
+        }
+        assert!(is_held("JobHeldUser") && !is_held("Priority"));
     }
 }

@@ -146,6 +146,12 @@ impl Held {
         Duration::from_secs(self.0.ttl_s)
     }
 
+    /// How long a confirmation is good for to those who work under it, too: the store's clock
+    /// may be ahead.
+    pub(crate) fn good_for(&self) -> Duration {
+        self.0.good_for
+    }
+
     /// The clock everything about this lease is measured by.
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.0.clock

@@ -36,17 +36,18 @@ pub(crate) enum Replaced {
 }
 
 impl Root {
-    /// Writes the object at `key`, over whatever is there. What belongs to a store is written
-    /// on a condition or under a lease, and not by this.
+    /// Writes the object at `key`, over whatever is there, which only tests do: what belongs to a
+    /// store or a run is written on a condition or under a lease.
     ///
     /// # Errors
     /// Any failure; on a read-only root without a request.
+    #[cfg(test)]
     pub(crate) async fn put(&self, key: &str, bytes: impl Into<Bytes>) -> Result<(), StoreError> {
         self.put_while(key, bytes, || true).await.map(|_| ())
     }
 
-    /// As [`Root::put`], asking `may` before every try, so that a retry does not write
-    /// what had become forbidden meanwhile. `false` when `may` said no, and then the
+    /// Writes the object at `key`, over whatever is there, asking `may` before every try, so that
+    /// a retry does not write what had become forbidden meanwhile. `false` when `may` said no, and then the
     /// last try, if any, is known to have failed.
     ///
     /// # Errors
