@@ -11,7 +11,7 @@ use tokio::sync::watch::Sender;
 use crate::abort::AbortSignal;
 use crate::budget::MemoryBudget;
 use crate::cores::Cores;
-use crate::error::AbortReason;
+use crate::error::{AbortReason, FaultKind};
 use crate::messages::Event;
 use crate::settings::Settings;
 use crate::store::Root;
@@ -72,6 +72,19 @@ impl Run {
             self.announce(Event::Aborted { reason: text });
             self.stopping.raise();
         }
+    }
+
+    /// Stops the run because of what befell its fleet.
+    pub(crate) fn stop_fleet(&self, kind: FaultKind, error: String) {
+        self.stop(match kind.is_store_wide() {
+            true => AbortReason::StoreWide {
+                kind,
+                error,
+                credentials_end: self.root.credentials_end(),
+                so_far: None,
+            },
+            false => AbortReason::Fleet(error),
+        });
     }
 
     /// Whether the run is stopping.

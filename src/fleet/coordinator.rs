@@ -163,7 +163,6 @@ impl Coordinator {
     ) -> (Tally, Vec<LevelReport>) {
         let mut all = Merged::default();
         let mut left = watched.total();
-        let shards = search.work.shards_with_windows();
         let width = self.run.settings.tuple_width;
         for orders in search.ladder.template.plan.batches(width) {
             // The words have been checked when the artifacts were counted.
@@ -178,12 +177,7 @@ impl Coordinator {
             let cuts = self.cut(&subtrees.costs, &subtrees.pieces, |index| {
                 ranges[index].clone()
             });
-            let of = |range: Range<usize>| {
-                let shards = shards[range].iter();
-                shards
-                    .map(|(word, windows)| ShardWork::new(*word, windows.clone()))
-                    .collect()
-            };
+            let of = |range| search.work.of_shards(range);
             let merged = self
                 .array(Phase::Ladder { orders }, cuts, of, watched)
                 .await;
@@ -324,7 +318,7 @@ impl Coordinator {
     }
 
     fn fail(&self, error: &FollowError) {
-        error.stop(&self.run);
+        self.run.stop_fleet(error.kind(), error.to_string());
     }
 }
 

@@ -59,20 +59,6 @@ impl FollowError {
             Self::Engine(_) => FaultKind::Bug,
         }
     }
-
-    /// Stops a run because of this.
-    pub(super) fn stop(&self, run: &Run) {
-        let kind = self.kind();
-        run.stop(match kind.is_store_wide() {
-            true => AbortReason::StoreWide {
-                kind,
-                error: self.to_string(),
-                credentials_end: run.root.credentials_end(),
-                so_far: None,
-            },
-            false => AbortReason::Fleet(self.to_string()),
-        });
-    }
 }
 
 /// One array under way.
@@ -126,7 +112,7 @@ impl<'a> Follow<'a> {
     /// Has every part worked on; what came of them. Where that fails, the run is stopping.
     pub(super) async fn to_its_end(mut self) -> Outcome {
         if let Err(error) = self.until_all_ended().await {
-            error.stop(self.run);
+            self.run.stop_fleet(error.kind(), error.to_string());
             self.workers.stop().await;
             self.workers.kill().await;
         }

@@ -20,7 +20,6 @@ use crate::steps::{self, Admitted};
 use crate::store::manifest::Manifest;
 use crate::verify::{PartVerified, Verification, Verify, default_sample};
 use crate::watch::FLEET;
-use crate::work::ShardWork;
 
 impl Coordinator {
     /// Has the store verified; `None` when that did not come to its end, of which is told.
@@ -74,13 +73,7 @@ impl Coordinator {
         let watched = steps::watch(&self.run, Step::Verify, pieces.iter().sum());
         tracing::info!(target: FLEET, subtrees = pieces.len(), "verify by workers");
         let cuts = self.cut(&pieces, &pieces, |index| subtrees.ranges[index].clone());
-        let shards = search.work.shards_with_windows();
-        let of = |range: Range<usize>| {
-            let shards = shards[range].iter();
-            shards
-                .map(|(word, windows)| ShardWork::new(*word, windows.clone()))
-                .collect()
-        };
+        let of = |range| search.work.of_shards(range);
         let array = self.array(Phase::Verify { sample }, cuts, of, &watched);
         let merged = watched.during(array).await;
         let counts = merged.tally.counts;
@@ -117,15 +110,7 @@ impl Worker {
             Ok(Err(fault)) => (fault.kind(), fault.to_string()),
             Err(error) => (error.kind(), error.to_string()),
         };
-        run.stop(match kind.is_store_wide() {
-            true => AbortReason::StoreWide {
-                kind,
-                error,
-                credentials_end: self.root.credentials_end(),
-                so_far: None,
-            },
-            false => AbortReason::Fleet(error),
-        });
+        run.stop_fleet(kind, error);
         self.verified(run, None)
     }
 

@@ -1,6 +1,7 @@
 //! The artifacts of a ladder above the leaves of a store, and what each folds from.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::kernels::words::{WordError, morton};
@@ -9,7 +10,7 @@ use crate::pyramid::{LadderPlan, Level, Regime};
 use crate::store::artifact::{ALL, Artifact, Tier};
 use crate::store::{Root, StoreError};
 pub(crate) use crate::work::Windows;
-use crate::work::WorkSet;
+use crate::work::{ShardWork, WorkSet};
 
 /// The shards of a store with their windows, in word order.
 #[derive(Debug, Clone)]
@@ -66,6 +67,14 @@ impl LadderWork {
     /// The shards with their windows, in word order.
     pub(crate) fn shards_with_windows(&self) -> &[(u64, Arc<Windows>)] {
         &self.shards
+    }
+
+    /// The shards of these places, as they are given to a worker.
+    pub(crate) fn of_shards(&self, range: Range<usize>) -> Vec<ShardWork> {
+        let shards = self.shards[range].iter();
+        shards
+            .map(|(word, windows)| ShardWork::new(*word, windows.clone()))
+            .collect()
     }
 
     /// The leaves, in word order and window order.
