@@ -212,7 +212,10 @@ impl Builder {
             cells_with_data: contents.cells_with_data,
             timestamp: &written_at,
         };
-        writer.commit(record, stamp.to_json(), &sidecar).await?;
+        // What it was folded from has just been looked at.
+        let last_look = std::future::ready(Ok(()));
+        let stamp = stamp.to_json();
+        writer.commit(record, stamp, &sidecar, last_look).await?;
         Ok(Built::Written {
             children: origin.children,
             num_bytes: contents.num_bytes,
