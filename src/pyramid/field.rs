@@ -6,8 +6,9 @@ use crate::kernels::cells::FieldCells;
 use crate::kernels::dense::{DenseType, ExactMethod, FillValue};
 use crate::kernels::tdigest::{Channels, DigestCell, DigestColumn};
 
-/// The fold budget never exceeds this many centroids per unit of the scale function.
-const MAX_FOLD_BUDGET: f64 = 512.0;
+/// The budget of a digest whose entry does not say, in centroids per unit of the scale
+/// function; and the most that a fold has unless the entry asks for more.
+pub(super) const DEFAULT_DELTA: i64 = 512;
 
 /// A composable field of the manifest, in declaration order.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,8 +56,8 @@ pub struct Approximate {
     pub gain: Option<Value>,
     dtype: Value,
     inner_shape: Value,
-    delta: Value,
-    overview_delta: Value,
+    delta: i64,
+    overview_delta: i64,
 }
 
 /// A packed composition field.
@@ -197,18 +198,11 @@ impl Approximate {
             Some(_) if gain.is_none() => return Err("has flux weights and no gain".to_owned()),
             _ => {}
         }
-        let delta = map.get("delta").cloned().unwrap_or(Value::Null);
-        // A delta of 0 says as little as none.
-        let unset = |value: &&Value| value.is_null() || value.as_f64() == Some(0.0);
-        let declared = |key| map.get(key).filter(|value| !unset(value));
-        let overview_delta = match (declared("overview_delta"), declared("delta")) {
-            (Some(declared), _) => declared.clone(),
-            (None, Some(delta)) if positive(delta, "delta")? <= MAX_FOLD_BUDGET => delta.clone(),
-            (None, _) => json!(MAX_FOLD_BUDGET as u64),
-        };
-        let budget = positive(&overview_delta, "overview_delta")?;
+        let delta = budget(map, "delta")?.unwrap_or(DEFAULT_DELTA);
+        let overview_delta =
+            budget(map, "overview_delta")?.unwrap_or_else(|| delta.min(DEFAULT_DELTA));
         Ok(Self {
-            budget,
+            budget: overview_delta as f64,
             located: map.get("location").is_some_and(|value| !value.is_null()),
             temporal: map.get("temporal").is_some_and(|value| !value.is_null()),
             weights: weights.cloned(),
@@ -245,11 +239,21 @@ fn text<'a>(map: &'a Map<String, Value>, key: &str) -> Result<&'a str, String> {
         .ok_or_else(|| format!("has no {key}"))
 }
 
-fn positive(value: &Value, key: &str) -> Result<f64, String> {
-    value
-        .as_f64()
-        .filter(|number| *number > 0.0)
-        .ok_or_else(|| format!("has {key} {value}, and it must be a positive number"))
+/// A number of centroids; `None` when the entry does not say, and 0 says as little as none.
+fn budget(map: &Map<String, Value>, key: &str) -> Result<Option<i64>, String> {
+    let declared = map.get(key).filter(|value| !value.is_null());
+    let Some(value) = declared.filter(|value| value.as_f64() != Some(0.0)) else {
+        return Ok(None);
+    };
+    let number = whole(value).filter(|number| *number > 0);
+    let refused = || format!("has {key} {value}, and it must be a number from 1 on");
+    number.map(Some).ok_or_else(refused)
+}
+
+/// A number without its fraction, as Python's `int()` has it; `None` for what is no number.
+pub(super) fn whole(value: &Value) -> Option<i64> {
+    let cut = || value.as_f64().map(|number| number as i64);
+    value.as_i64().or_else(cut)
 }
 
 #[cfg(test)]
@@ -285,6 +289,26 @@ mod tests {
     }
 
     #[test]
+    fn a_column_records_whole_numbers_whatever_the_entry_says() {
+        for (entry, delta, overview_delta) in [
+            (json!({}), 512, 512),
+            (json!({"delta": null, "overview_delta": null}), 512, 512),
+            (json!({"delta": 0}), 512, 512),
+            (json!({"delta": 100.0}), 100, 100),
+            (json!({"delta": 100.7}), 100, 100),
+            (json!({"delta": 600}), 600, 512),
+            (json!({"delta": 600, "overview_delta": 700.0}), 600, 700),
+        ] {
+            let mut entry = entry;
+            entry["class"] = json!("approximate");
+            let provenance = parse(entry.clone()).unwrap().unwrap().provenance();
+            let recorded = (&provenance["delta"], &provenance["overview_delta"]);
+            assert_eq!(recorded, (&json!(delta), &json!(overview_delta)), "{entry}");
+            assert_eq!(budget(entry), f64::from(overview_delta));
+        }
+    }
+
+    #[test]
     fn an_unknown_class_is_not_composable() {
         assert_eq!(parse(json!({"class": "none"})), Ok(None));
         assert_eq!(parse(json!({"class": "novel", "method": "x"})), Ok(None));
@@ -303,6 +327,8 @@ mod tests {
             json!({"class": "approximate", "weights": "flux"}),
             json!({"class": "approximate", "weights": "mass"}),
             json!({"class": "approximate", "delta": -1}),
+            json!({"class": "approximate", "delta": 0.5}),
+            json!({"class": "approximate", "delta": "100"}),
             json!({"class": "packed", "of": "d", "dtype": "uint32"}),
             json!("exact"),
         ] {
