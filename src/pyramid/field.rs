@@ -10,6 +10,13 @@ use crate::kernels::tdigest::{Channels, DigestCell, DigestColumn};
 /// function; and the most that a fold has unless the entry asks for more.
 pub(super) const DEFAULT_DELTA: i64 = 512;
 
+/// How exact fields treat what is missing.
+const NAN_POLICY: &str = "skip";
+/// How digests are merged.
+const DIGEST_METHOD: &str = "tdigest_kway";
+/// How packed words are merged.
+const PACKED_METHOD: &str = "composition_kway";
+
 /// A composable field of the manifest, in declaration order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
@@ -37,8 +44,6 @@ pub struct Exact {
     pub method: ExactMethod,
     /// The value that means "nothing here", and the type of the array.
     pub fill: FillValue,
-    /// Policy towards missing values, recorded as declared.
-    nan_policy: Value,
 }
 
 /// A digest field.
@@ -142,11 +147,11 @@ impl Field {
             FieldClass::Exact(exact) => json!({
                 "class": "exact",
                 "method": exact.method,
-                "nan_policy": exact.nan_policy,
+                "nan_policy": NAN_POLICY,
             }),
             FieldClass::Approximate(digest) => json!({
                 "class": "approximate",
-                "method": "tdigest_kway",
+                "method": DIGEST_METHOD,
                 "delta": digest.delta,
                 "overview_delta": digest.overview_delta,
                 "dtype": digest.dtype,
@@ -154,7 +159,7 @@ impl Field {
             }),
             FieldClass::Packed(packed) => json!({
                 "class": "packed",
-                "method": "composition_kway",
+                "method": PACKED_METHOD,
                 "dtype": "uint64",
                 "of": packed.of,
             }),
@@ -164,6 +169,7 @@ impl Field {
 
 impl Exact {
     fn parse(map: &Map<String, Value>) -> Result<Self, String> {
+        only(map, "nan_policy", NAN_POLICY)?;
         let method = text(map, "method")?;
         let dtype = text(map, "dtype")?;
         let dtype = DenseType::from_name(dtype).map_err(|error| format!("has a dtype: {error}"))?;
@@ -174,13 +180,13 @@ impl Exact {
             fill: dtype
                 .parse_fill(&fill)
                 .map_err(|error| format!("has an unusable fill_value: {error}"))?,
-            nan_policy: map.get("nan_policy").cloned().unwrap_or(json!("skip")),
         })
     }
 }
 
 impl Approximate {
     fn parse(map: &Map<String, Value>) -> Result<Self, String> {
+        only(map, "method", DIGEST_METHOD)?;
         let dtype = map.get("dtype").cloned().unwrap_or(json!("float32"));
         if dtype != "float32" {
             return Err(format!("has digest dtype {dtype}, and digests are float32"));
@@ -220,6 +226,7 @@ impl Packed {
         let Some(of) = map.get("of").and_then(Value::as_str) else {
             return Ok(None);
         };
+        only(map, "method", PACKED_METHOD)?;
         if map.get("dtype").is_some_and(|dtype| dtype != "uint64") {
             return Err("is packed and not uint64".to_owned());
         }
@@ -230,6 +237,16 @@ impl Packed {
             of: of.to_owned(),
             threshold: map.get("threshold").cloned(),
         }))
+    }
+}
+
+/// The one value this program can follow, or none at all.
+fn only(map: &Map<String, Value>, key: &str, known: &str) -> Result<(), String> {
+    match map.get(key) {
+        Some(value) if value != known => {
+            Err(format!("has {key} {value}, and only \"{known}\" is folded"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -314,6 +331,26 @@ mod tests {
         assert_eq!(parse(json!({"class": "novel", "method": "x"})), Ok(None));
         assert_eq!(parse(json!({"class": "packed"})), Ok(None));
         assert_eq!(parse(json!({})), Ok(None));
+    }
+
+    #[test]
+    fn another_policy_or_method_is_refused_by_name() {
+        for (entry, says) in [
+            (
+                json!({"class": "exact", "method": "sum", "dtype": "int8", "fill_value": 0, "nan_policy": "propagate"}),
+                "has nan_policy \"propagate\", and only \"skip\" is folded",
+            ),
+            (
+                json!({"class": "approximate", "method": "tdigest_pairwise"}),
+                "has method \"tdigest_pairwise\", and only \"tdigest_kway\" is folded",
+            ),
+            (
+                json!({"class": "packed", "of": "d", "method": "majority"}),
+                "has method \"majority\", and only \"composition_kway\" is folded",
+            ),
+        ] {
+            assert_eq!(parse(entry), Err(says.to_owned()));
+        }
     }
 
     #[test]
