@@ -126,7 +126,7 @@ impl std::fmt::Display for Artifact {
 #[derive(Debug)]
 pub(crate) struct Sidecar<'a> {
     /// Granules, as the stamp has them.
-    pub granule_count: Option<&'a Value>,
+    pub granule_count: u64,
     /// Hashes of the decoded arrays.
     pub content_hashes: &'a Value,
     /// Cells of the finest group that hold anything.
