@@ -35,6 +35,8 @@ pub enum FaultKind {
     Unavailable,
     /// The bytes of one leaf are not what the format says.
     CorruptLeaf,
+    /// A leaf was rewritten while its column was made.
+    Rewritten,
     /// The leaf, the manifest and the declaration do not agree.
     Declaration,
     /// The store refused a write that should have been possible.
@@ -60,6 +62,7 @@ impl std::fmt::Display for FaultKind {
             Self::Throttled => "throttled",
             Self::Unavailable => "unavailable",
             Self::CorruptLeaf => "corrupt-leaf",
+            Self::Rewritten => "rewritten",
             Self::Declaration => "declaration",
             Self::WriteRefused => "write-refused",
             Self::LeaseRefused => "lease-refused",

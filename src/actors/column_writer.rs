@@ -1,5 +1,6 @@
 //! Writes folded columns, stamp last. In: FoldedColumn. Out: the outcome `written`.
-//! Costs the column's objects as PUTs and one LIST; at most `max_writers` columns at once.
+//! Costs the column's objects as PUTs, one LIST, and a GET of the leaf's root document
+//! before the stamp; at most `max_writers` columns at once.
 
 use std::sync::Arc;
 use std::time::Instant;

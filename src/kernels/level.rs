@@ -220,7 +220,8 @@ impl FieldFold {
 }
 
 /// How many cells of a group hold anything (`format.md` section 7, `cells_with_data`):
-/// the group's `n_cells` cells of these fields, of which a cell counts once.
+/// the group's `n_cells` cells of these fields, of which a cell counts once. What is
+/// missing to a fold is nothing here, too, whatever the bits of its NaN.
 pub fn cells_with_data(fields: &[Field], cells: &[FieldCells], n_cells: usize) -> u64 {
     let mut seen = vec![false; n_cells];
     for (field, cells) in fields.iter().zip(cells) {
@@ -231,9 +232,9 @@ pub fn cells_with_data(fields: &[Field], cells: &[FieldCells], n_cells: usize) -
                 }
             }
             FieldCells::Dense(bytes) => {
-                let fill = field.dense_fill().repeated(1);
-                for (seen, value) in seen.iter_mut().zip(bytes.chunks_exact(fill.len())) {
-                    *seen |= value != fill;
+                let missing = field.dense_fill().missing_of(bytes);
+                for (seen, is_missing) in seen.iter_mut().zip(missing) {
+                    *seen |= !is_missing;
                 }
             }
         }

@@ -195,11 +195,10 @@ impl Builder {
         let written_at = run.now();
         let content_hashes = hash::document(contents.hashes);
         let column = &template.column;
-        let granule_count = Some(&sum.granule_count);
         let stamp = NewStamp {
             spec: column.stamp_spec(),
             cells_with_data: contents.cells_with_data,
-            granule_count,
+            granule_count: sum.granule_count,
             content_hashes: column.stamps_hashes().then_some(&content_hashes),
             written_at: &written_at,
             window: column.windowed.then(|| artifact.label()),
@@ -207,12 +206,15 @@ impl Builder {
             run_id: Some(&run.run_id),
         };
         let sidecar = Sidecar {
-            granule_count,
+            granule_count: sum.granule_count,
             content_hashes: &content_hashes,
             cells_with_data: contents.cells_with_data,
             timestamp: &written_at,
         };
-        writer.commit(record, stamp.to_json(), &sidecar).await?;
+        // What it was folded from has just been looked at.
+        let last_look = std::future::ready(Ok(()));
+        let stamp = stamp.to_json();
+        writer.commit(record, stamp, &sidecar, last_look).await?;
         Ok(Built::Written {
             children: origin.children,
             num_bytes: contents.num_bytes,

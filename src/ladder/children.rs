@@ -4,7 +4,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::Value;
 
 use crate::error::LeafFault;
-use crate::ladder::generation::{Generation, add_granules, union_time_range};
+use crate::ladder::generation::{Generation, union_time_range};
 use crate::ladder::targets::Target;
 use crate::ladder::template::LadderTemplate;
 use crate::store::Root;
@@ -39,8 +39,8 @@ pub(crate) struct Children {
 pub(crate) struct Sum {
     /// Leaves, sweeps and times.
     pub generation: Generation,
-    /// Sum of the granules; null when no stamp has any.
-    pub granule_count: Value,
+    /// Sum of the granules.
+    pub granule_count: u64,
     /// Union of the time ranges.
     pub time_range: Option<Value>,
 }
@@ -132,8 +132,8 @@ pub(crate) fn sum<'a>(columns: impl IntoIterator<Item = &'a ChildColumn>) -> Sum
     let mut sum = Sum::default();
     for column in columns {
         sum.generation.add(&column.generation);
-        let granules = Some(&sum.granule_count).filter(|count| !count.is_null());
-        sum.granule_count = add_granules(granules, column.stamp.granule_count());
+        let granules = column.stamp.granule_count();
+        sum.granule_count = sum.granule_count.saturating_add(granules);
         sum.time_range = union_time_range(sum.time_range.as_ref(), column.stamp.time_range());
     }
     sum

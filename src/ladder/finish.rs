@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::kernels::words::coverage;
 use crate::ladder::Ladder;
+use crate::ladder::coverage::{self, COVERAGE_KEY};
 use crate::ladder::generation::SourceChildren;
 use crate::ladder::targets::LadderWork;
 use crate::pyramid::Level;
@@ -15,10 +15,6 @@ use crate::store::manifest::{MANIFEST_KEY, Manifest};
 use crate::store::root::{Expected, Settled};
 use crate::store::{Held, LeaseError, ManifestError, StoreError, json};
 
-/// Key of the coverage at the root.
-pub(crate) const COVERAGE_KEY: &str = "coverage.moc";
-
-const COVERAGE_SPEC: &str = "morton-moc/1";
 const SWEEP_STATS_SPEC: &str = "zagg-stream-sweep/1";
 
 /// Members of an entry's `actuals` that tell when and by whom, not what.
@@ -68,38 +64,13 @@ impl Ladder {
         let order = self.template.plan.shard_order;
         let stored = self.run.root.get_if_present(COVERAGE_KEY).await?;
         let stored: Option<Value> = stored.and_then(|bytes| json::parse(&bytes).ok());
-        let before = stored.as_ref().and_then(|moc| ranges(moc, order));
-        if let (Some(_), None) = (&stored, &before) {
-            tracing::warn!(
-                "`{COVERAGE_KEY}` is not a list of ranges at order {order}; written anew from the run records"
-            );
-        }
-        let before = before.unwrap_or_default();
         let words: Vec<u64> = work.shards().collect();
-        let ranges = match coverage::union(&before, &words, order) {
-            Ok(ranges) => ranges,
-            // The stored ranges are at fault; the words have been checked.
-            Err(error) => {
-                tracing::warn!(%error, "`{COVERAGE_KEY}` written anew from the run records");
-                coverage::build(&words, order).unwrap_or_default()
-            }
-        };
-        let is_same = stored.as_ref().is_some_and(|moc| {
-            moc.get("ranges") == Some(&json!(ranges)) && moc.get("source") == Some(&json!("sweep"))
-        });
-        let (false, Some(held)) = (is_same, held) else {
-            return Ok(!is_same);
-        };
-        let moc = json!({
-            "spec": COVERAGE_SPEC,
-            "encoding": "ranges",
-            "order": order,
-            "source": "sweep",
-            "generated_at": self.run.now(),
-            "ranges": ranges,
-        });
-        let text = json::python_pretty(&moc, json::ROOT_INDENT);
-        held.put(&self.run.root, COVERAGE_KEY, text).await?;
+        let moc = coverage::united(stored.as_ref(), &words, order, &self.run.now());
+        let Some(moc) = moc else { return Ok(false) };
+        if let Some(held) = held {
+            let text = json::python_pretty(&Value::Object(moc), json::ROOT_INDENT);
+            held.put(&self.run.root, COVERAGE_KEY, text).await?;
+        }
         Ok(true)
     }
 
@@ -219,14 +190,6 @@ impl Ladder {
     pub(crate) fn level(&self, order: u8) -> Option<&Level> {
         self.template.plan.level(order)
     }
-}
-
-/// The ranges of a stored coverage of this order.
-fn ranges(moc: &Value, order: u8) -> Option<Vec<[String; 2]>> {
-    if moc.get("order")?.as_u64()? != u64::from(order) {
-        return None;
-    }
-    serde_json::from_value(moc.get("ranges")?.clone()).ok()
 }
 
 /// Whether two actuals say the same, apart from when and by whom.

@@ -127,13 +127,6 @@ pub(crate) fn union_time_range(a: Option<&Value>, b: Option<&Value>) -> Option<V
     Some(json!([start, end]))
 }
 
-/// The `granule_count` of an artifact made from two with these: their sum, and null when
-/// neither is a count.
-pub(crate) fn add_granules(a: Option<&Value>, b: Option<&Value>) -> Value {
-    let counts = a.into_iter().chain(b).filter_map(Value::as_u64);
-    json!(counts.reduce(u64::saturating_add))
-}
-
 fn time_range(value: &Value) -> Option<(&str, &str)> {
     let [start, end] = value.as_array()?.as_slice() else {
         return None;
@@ -250,17 +243,6 @@ mod tests {
             assert_eq!(union_time_range(Some(&bad), Some(&b)), Some(b.clone()));
             assert_eq!(union_time_range(Some(&bad), None), None);
         }
-    }
-
-    #[test]
-    fn granules_are_null_only_when_nobody_counted() {
-        let (three, null) = (json!(3), Value::Null);
-        assert_eq!(add_granules(Some(&three), Some(&json!(4))), json!(7));
-        assert_eq!(add_granules(Some(&null), Some(&three)), three);
-        assert_eq!(add_granules(Some(&three), None), three);
-        assert_eq!(add_granules(Some(&json!(0)), None), json!(0));
-        assert_eq!(add_granules(Some(&null), None), null);
-        assert_eq!(add_granules(None, None), null);
     }
 
     fn any_generation() -> impl Strategy<Value = Generation> {

@@ -4,6 +4,7 @@
 pub(crate) mod build;
 pub(crate) mod children;
 pub(crate) mod content;
+mod coverage;
 pub(crate) mod finish;
 pub(crate) mod fold;
 pub(crate) mod gate;

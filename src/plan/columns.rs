@@ -119,6 +119,8 @@ pub(super) async fn costs(
         sizes.add_planned(template, &leaf);
         sampled += fold_cost(template, settings, &leaf);
         sampled += write_cost(template, &sizes);
+        // The leaf is looked at once more before the column is stamped.
+        sampled += Cost::read(leaf.root);
         sampled.delete += column.all.count;
         costs.listed += 1;
         costs.sizes.add_planned(template, &leaf);

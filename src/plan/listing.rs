@@ -31,6 +31,8 @@ pub(super) struct ListedArray {
 pub(super) struct Listing {
     /// Every object.
     pub all: Objects,
+    /// Bytes of the root document.
+    pub root: u64,
     /// Bytes of the documents of groups, by the groups' order.
     pub groups: BTreeMap<u8, u64>,
     /// By the group's order and the array's name.
@@ -58,6 +60,7 @@ impl Listing {
         self.all.bytes += bytes;
         let parts: Vec<&str> = key.splitn(3, '/').collect();
         match parts[..] {
+            [METADATA] => self.root = bytes,
             [group, METADATA] => {
                 if let Ok(order) = group.parse() {
                     self.groups.insert(order, bytes);
@@ -116,6 +119,7 @@ mod tests {
             listing.add(key, bytes);
         }
         assert_eq!((listing.all.count, listing.all.bytes), (8, 255));
+        assert_eq!(listing.root, 1);
         assert_eq!(listing.groups, BTreeMap::from([(6, 2)]));
         let count = listing.array(6, "count");
         assert_eq!((count.document, count.chunks.count), (Some(4), 2));

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::config::{Config, ConfigError, to_json};
+use super::field::{DEFAULT_DELTA, whole};
 use crate::yaml::Yaml;
 
 /// Builders whose digests can be merged.
@@ -13,9 +14,6 @@ const DIGEST_BUILDERS: [&str; 4] = [
     "zagg.stats.waveform.build_waveform_digest",
 ];
 const PACKER: &str = "zagg.stats.composition.pack_composition";
-
-/// The fold budget that is declared never exceeds this, unless the configuration says so.
-const MAX_FOLD_BUDGET: f64 = 512.0;
 
 /// The `fields` of a declaration.
 #[derive(Debug, Clone, PartialEq)]
@@ -155,19 +153,20 @@ fn approximate(name: &str, variable: &Yaml) -> Result<Value, ConfigError> {
     let delta = variable
         .present("params")
         .and_then(|params| params.present("delta"));
-    let delta = parameter(name, delta, "params.delta", Value::Null)?;
-    let budget = match delta.as_f64() {
-        Some(number) if number <= MAX_FOLD_BUDGET => delta.clone(),
-        _ => json!(MAX_FOLD_BUDGET as u64),
+    let delta = parameter(name, delta, "params.delta", json!(DEFAULT_DELTA))?;
+    let budget = match whole(&delta) {
+        Some(number) if number != 0 => number.min(DEFAULT_DELTA),
+        _ => DEFAULT_DELTA,
     };
+    let overview_delta = of("overview_delta", json!(budget))?;
     let mut field = Map::new();
     let mut put = |key: &str, value: Value| field.insert(key.to_owned(), value);
     put("class", json!("approximate"));
     put("method", json!("tdigest_kway"));
     put("dtype", of("dtype", json!("float32"))?);
     put("inner_shape", json!([2]));
-    put("delta", delta);
-    put("overview_delta", of("overview_delta", budget)?);
+    put("delta", as_whole(delta));
+    put("overview_delta", as_whole(overview_delta));
     for key in ["location", "temporal"] {
         if variable.present(key).is_some() {
             put(key, of(key, Value::Null)?);
@@ -187,6 +186,12 @@ fn approximate(name: &str, variable: &Yaml) -> Result<Value, ConfigError> {
         }
     }
     Ok(Value::Object(field))
+}
+
+/// A manifest has budgets as whole numbers. What is no number is left for the checks of the
+/// declaration to name.
+fn as_whole(value: Value) -> Value {
+    whole(&value).map_or(value, |number| json!(number))
 }
 
 fn packed(name: &str, variable: &Yaml, of: &str) -> Result<Value, ConfigError> {
@@ -284,6 +289,15 @@ mod tests {
             600
         );
         assert_eq!(one(DIGEST)["overview_delta"], 512);
+        assert_eq!(one(DIGEST)["delta"], 512);
+        for (delta, due) in [("null", 512), ("100.0", 100), ("100", 100), ("0", 0)] {
+            let field = one(&format!("{DIGEST}, params: {{delta: {delta}}}"));
+            assert_eq!(field["delta"], json!(due), "{delta}");
+            let budget = if due == 0 { 512 } else { due };
+            assert_eq!(field["overview_delta"], json!(budget), "{delta}");
+        }
+        let field = one(&format!("{DIGEST}, overview_delta: 600.0"));
+        assert_eq!(field["overview_delta"], json!(600));
         let flux = one(&format!(
             "{DIGEST}, weights: flux, attrs: {{gain: {{name: g}}}}"
         ));

@@ -6,8 +6,16 @@ use crate::kernels::cells::FieldCells;
 use crate::kernels::dense::{DenseType, ExactMethod, FillValue};
 use crate::kernels::tdigest::{Channels, DigestCell, DigestColumn};
 
-/// The fold budget never exceeds this many centroids per unit of the scale function.
-const MAX_FOLD_BUDGET: f64 = 512.0;
+/// The budget of a digest whose entry does not say, in centroids per unit of the scale
+/// function; and the most that a fold has unless the entry asks for more.
+pub(super) const DEFAULT_DELTA: i64 = 512;
+
+/// How exact fields treat what is missing.
+const NAN_POLICY: &str = "skip";
+/// How digests are merged.
+const DIGEST_METHOD: &str = "tdigest_kway";
+/// How packed words are merged.
+const PACKED_METHOD: &str = "composition_kway";
 
 /// A composable field of the manifest, in declaration order.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,8 +44,6 @@ pub struct Exact {
     pub method: ExactMethod,
     /// The value that means "nothing here", and the type of the array.
     pub fill: FillValue,
-    /// Policy towards missing values, recorded as declared.
-    nan_policy: Value,
 }
 
 /// A digest field.
@@ -55,8 +61,8 @@ pub struct Approximate {
     pub gain: Option<Value>,
     dtype: Value,
     inner_shape: Value,
-    delta: Value,
-    overview_delta: Value,
+    delta: i64,
+    overview_delta: i64,
 }
 
 /// A packed composition field.
@@ -141,11 +147,11 @@ impl Field {
             FieldClass::Exact(exact) => json!({
                 "class": "exact",
                 "method": exact.method,
-                "nan_policy": exact.nan_policy,
+                "nan_policy": NAN_POLICY,
             }),
             FieldClass::Approximate(digest) => json!({
                 "class": "approximate",
-                "method": "tdigest_kway",
+                "method": DIGEST_METHOD,
                 "delta": digest.delta,
                 "overview_delta": digest.overview_delta,
                 "dtype": digest.dtype,
@@ -153,7 +159,7 @@ impl Field {
             }),
             FieldClass::Packed(packed) => json!({
                 "class": "packed",
-                "method": "composition_kway",
+                "method": PACKED_METHOD,
                 "dtype": "uint64",
                 "of": packed.of,
             }),
@@ -163,6 +169,7 @@ impl Field {
 
 impl Exact {
     fn parse(map: &Map<String, Value>) -> Result<Self, String> {
+        only(map, "nan_policy", NAN_POLICY)?;
         let method = text(map, "method")?;
         let dtype = text(map, "dtype")?;
         let dtype = DenseType::from_name(dtype).map_err(|error| format!("has a dtype: {error}"))?;
@@ -173,13 +180,13 @@ impl Exact {
             fill: dtype
                 .parse_fill(&fill)
                 .map_err(|error| format!("has an unusable fill_value: {error}"))?,
-            nan_policy: map.get("nan_policy").cloned().unwrap_or(json!("skip")),
         })
     }
 }
 
 impl Approximate {
     fn parse(map: &Map<String, Value>) -> Result<Self, String> {
+        only(map, "method", DIGEST_METHOD)?;
         let dtype = map.get("dtype").cloned().unwrap_or(json!("float32"));
         if dtype != "float32" {
             return Err(format!("has digest dtype {dtype}, and digests are float32"));
@@ -197,18 +204,11 @@ impl Approximate {
             Some(_) if gain.is_none() => return Err("has flux weights and no gain".to_owned()),
             _ => {}
         }
-        let delta = map.get("delta").cloned().unwrap_or(Value::Null);
-        // A delta of 0 says as little as none.
-        let unset = |value: &&Value| value.is_null() || value.as_f64() == Some(0.0);
-        let declared = |key| map.get(key).filter(|value| !unset(value));
-        let overview_delta = match (declared("overview_delta"), declared("delta")) {
-            (Some(declared), _) => declared.clone(),
-            (None, Some(delta)) if positive(delta, "delta")? <= MAX_FOLD_BUDGET => delta.clone(),
-            (None, _) => json!(MAX_FOLD_BUDGET as u64),
-        };
-        let budget = positive(&overview_delta, "overview_delta")?;
+        let delta = budget(map, "delta")?.unwrap_or(DEFAULT_DELTA);
+        let overview_delta =
+            budget(map, "overview_delta")?.unwrap_or_else(|| delta.min(DEFAULT_DELTA));
         Ok(Self {
-            budget,
+            budget: overview_delta as f64,
             located: map.get("location").is_some_and(|value| !value.is_null()),
             temporal: map.get("temporal").is_some_and(|value| !value.is_null()),
             weights: weights.cloned(),
@@ -226,6 +226,7 @@ impl Packed {
         let Some(of) = map.get("of").and_then(Value::as_str) else {
             return Ok(None);
         };
+        only(map, "method", PACKED_METHOD)?;
         if map.get("dtype").is_some_and(|dtype| dtype != "uint64") {
             return Err("is packed and not uint64".to_owned());
         }
@@ -239,17 +240,37 @@ impl Packed {
     }
 }
 
+/// The one value this program can follow, or none at all.
+fn only(map: &Map<String, Value>, key: &str, known: &str) -> Result<(), String> {
+    match map.get(key) {
+        Some(value) if value != known => {
+            Err(format!("has {key} {value}, and only \"{known}\" is folded"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn text<'a>(map: &'a Map<String, Value>, key: &str) -> Result<&'a str, String> {
     map.get(key)
         .and_then(Value::as_str)
         .ok_or_else(|| format!("has no {key}"))
 }
 
-fn positive(value: &Value, key: &str) -> Result<f64, String> {
-    value
-        .as_f64()
-        .filter(|number| *number > 0.0)
-        .ok_or_else(|| format!("has {key} {value}, and it must be a positive number"))
+/// A number of centroids; `None` when the entry does not say, and 0 says as little as none.
+fn budget(map: &Map<String, Value>, key: &str) -> Result<Option<i64>, String> {
+    let declared = map.get(key).filter(|value| !value.is_null());
+    let Some(value) = declared.filter(|value| value.as_f64() != Some(0.0)) else {
+        return Ok(None);
+    };
+    let number = whole(value).filter(|number| *number > 0);
+    let refused = || format!("has {key} {value}, and it must be a number from 1 on");
+    number.map(Some).ok_or_else(refused)
+}
+
+/// A number without its fraction, as Python's `int()` has it; `None` for what is no number.
+pub(super) fn whole(value: &Value) -> Option<i64> {
+    let cut = || value.as_f64().map(|number| number as i64);
+    value.as_i64().or_else(cut)
 }
 
 #[cfg(test)]
@@ -285,11 +306,51 @@ mod tests {
     }
 
     #[test]
+    fn a_column_records_whole_numbers_whatever_the_entry_says() {
+        for (entry, delta, overview_delta) in [
+            (json!({}), 512, 512),
+            (json!({"delta": null, "overview_delta": null}), 512, 512),
+            (json!({"delta": 0}), 512, 512),
+            (json!({"delta": 100.0}), 100, 100),
+            (json!({"delta": 100.7}), 100, 100),
+            (json!({"delta": 600}), 600, 512),
+            (json!({"delta": 600, "overview_delta": 700.0}), 600, 700),
+        ] {
+            let mut entry = entry;
+            entry["class"] = json!("approximate");
+            let provenance = parse(entry.clone()).unwrap().unwrap().provenance();
+            let recorded = (&provenance["delta"], &provenance["overview_delta"]);
+            assert_eq!(recorded, (&json!(delta), &json!(overview_delta)), "{entry}");
+            assert_eq!(budget(entry), f64::from(overview_delta));
+        }
+    }
+
+    #[test]
     fn an_unknown_class_is_not_composable() {
         assert_eq!(parse(json!({"class": "none"})), Ok(None));
         assert_eq!(parse(json!({"class": "novel", "method": "x"})), Ok(None));
         assert_eq!(parse(json!({"class": "packed"})), Ok(None));
         assert_eq!(parse(json!({})), Ok(None));
+    }
+
+    #[test]
+    fn another_policy_or_method_is_refused_by_name() {
+        for (entry, says) in [
+            (
+                json!({"class": "exact", "method": "sum", "dtype": "int8", "fill_value": 0, "nan_policy": "propagate"}),
+                "has nan_policy \"propagate\", and only \"skip\" is folded",
+            ),
+            (
+                json!({"class": "approximate", "method": "tdigest_pairwise"}),
+                "has method \"tdigest_pairwise\", and only \"tdigest_kway\" is folded",
+            ),
+            (
+                json!({"class": "packed", "of": "d", "method": "majority"}),
+                "has method \"majority\", and only \"composition_kway\" is folded",
+            ),
+        ] {
+            assert_eq!(parse(entry), Err(says.to_owned()));
+        }
     }
 
     #[test]
@@ -303,6 +364,8 @@ mod tests {
             json!({"class": "approximate", "weights": "flux"}),
             json!({"class": "approximate", "weights": "mass"}),
             json!({"class": "approximate", "delta": -1}),
+            json!({"class": "approximate", "delta": 0.5}),
+            json!({"class": "approximate", "delta": "100"}),
             json!({"class": "packed", "of": "d", "dtype": "uint32"}),
             json!("exact"),
         ] {

@@ -3,6 +3,7 @@
 //! and 7.
 
 use bytes::Bytes;
+use futures::future::join;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
 
@@ -125,7 +126,7 @@ impl std::fmt::Display for Artifact {
 #[derive(Debug)]
 pub(crate) struct Sidecar<'a> {
     /// Granules, as the stamp has them.
-    pub granule_count: Option<&'a Value>,
+    pub granule_count: u64,
     /// Hashes of the decoded arrays.
     pub content_hashes: &'a Value,
     /// Cells of the finest group that hold anything.
@@ -176,22 +177,27 @@ impl ArtifactWriter<'_> {
             .await
     }
 
-    /// Puts the record and then, last of all, the stamp. The sidecar follows; it is a
-    /// cache, and an artifact without it is complete.
+    /// Puts the record and then, last of all and only if the `last_look` at the sources
+    /// finds nothing, the stamp. The look is as old as the record at most. The sidecar
+    /// follows; it is a cache, and an artifact without it is complete.
     ///
     /// # Errors
-    /// Failed requests, and a lease that is no longer ours.
+    /// Failed requests, what the last look found, and a lease that is no longer ours.
     pub(crate) async fn commit(
         &self,
         record: Value,
         stamp: Value,
         sidecar: &Sidecar<'_>,
+        last_look: impl Future<Output = Result<(), LeafFault>>,
     ) -> Result<(), LeafFault> {
         let tier = self.artifact.tier;
         let mut attributes = Map::new();
         attributes.insert("role".to_owned(), json!(tier.role()));
         attributes.insert(tier.record_key().to_owned(), record);
-        self.put_root(attributes.clone()).await?;
+        // Both to their end: a write that was given up could still land later.
+        let (recorded, looked) = join(self.put_root(attributes.clone()), last_look).await;
+        recorded?;
+        looked?;
         attributes.insert(STAMP.to_owned(), stamp);
         self.put_root(attributes).await?;
         self.put_sidecar(sidecar).await;

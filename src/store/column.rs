@@ -10,6 +10,7 @@ use crate::kernels::words::morton;
 use crate::messages::LeafRef;
 use crate::store::array::ArrayTemplate;
 use crate::store::artifact::{Artifact, ArtifactWriter, Sidecar};
+use crate::store::leaf_error::{LeafError, LeafProblem};
 use crate::store::stamp::{NewStamp, Stamp};
 use crate::store::template::{ColumnTemplate, GroupTemplate};
 use crate::store::{Held, Root, hash};
@@ -81,10 +82,10 @@ impl EncodedColumn {
     }
 
     /// Writes the column of a leaf with this stamp; its own stamp comes last, and only
-    /// while the lease is ours.
+    /// while the lease is ours and the leaf is still what it was.
     ///
     /// # Errors
-    /// Failed requests, and a lease that is no longer ours.
+    /// Failed requests, a leaf that was rewritten, and a lease that is no longer ours.
     pub(crate) async fn write(
         &self,
         root: &Root,
@@ -104,6 +105,7 @@ impl EncodedColumn {
         writer.put_all(&self.documents).await?;
         writer.put_all(&self.chunks).await?;
         let record = template.column_record(&leaf.id, leaf.window_label(), &now());
+        // Before the last look: a leaf that is stamped after it makes the column stale.
         let written_at = now();
         let stamp = NewStamp {
             spec: template.stamp_spec(),
@@ -121,8 +123,22 @@ impl EncodedColumn {
             cells_with_data: self.cells_with_data,
             timestamp: &written_at,
         };
-        writer.commit(record, stamp.to_json(), &sidecar).await
+        let last_look = leaf_stands(root, leaf, leaf_stamp);
+        writer
+            .commit(record, stamp.to_json(), &sidecar, last_look)
+            .await
     }
+}
+
+/// Looks whether the leaf is still stamped as it was when its column was begun.
+///
+/// # Errors
+/// `Rewritten` when it is not, and failed requests.
+async fn leaf_stands(root: &Root, leaf: &LeafRef, stamp: &Stamp) -> Result<(), LeafFault> {
+    if Stamp::read_leaf(root, leaf).await?.as_ref() == Some(stamp) {
+        return Ok(());
+    }
+    Err(LeafError::of_leaf(&leaf.path(), LeafProblem::Rewritten).into())
 }
 
 /// Words of a group's cells, which are a function of the leaf's id.

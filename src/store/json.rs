@@ -23,6 +23,23 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     serde_json::from_slice(bytes)
 }
 
+/// Whether two values are equal to Python, which takes 1 and 1.0 for the same number.
+pub(crate) fn is_same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) if a.is_f64() != b.is_f64() => {
+            a.as_f64() == b.as_f64()
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            let in_b = |(key, a): (&String, &Value)| b.get(key).is_some_and(|b| is_same(a, b));
+            a.len() == b.len() && a.iter().all(in_b)
+        }
+        _ => a == b,
+    }
+}
+
 /// `value` as `json.dumps(value, indent=indent)`.
 pub(crate) fn python_pretty(value: &Value, indent: usize) -> String {
     let mut out = String::new();

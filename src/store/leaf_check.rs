@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::kernels::dense::DenseType;
 use crate::pyramid::{Approximate, Field, FieldClass};
+use crate::store::json as text;
 use crate::store::layout::{ArrayLayout, ElementType};
 use crate::store::leaf_error::LeafProblem;
 use crate::store::template::{located_record, temporal_record};
@@ -95,10 +96,15 @@ fn check_ragged(layout: &ArrayLayout, dtype: &str, shape: &Value) -> Result<(), 
     Ok(())
 }
 
+/// Only flux has a gain by the declaration; that of counts says nothing.
 fn check_weights(attributes: &Map<String, Value>, digest: &Approximate) -> Result<(), LeafProblem> {
     let found = attributes.get("weights").filter(|value| *value != "counts");
     let declared = digest.weights.as_ref();
-    if found == declared && attributes.get("gain") == digest.gain.as_ref() {
+    let same_gain = || match (attributes.get("gain"), &digest.gain) {
+        (Some(found), Some(declared)) => text::is_same(found, declared),
+        (found, declared) => found == declared.as_ref(),
+    };
+    if found == declared && (declared.is_none() || same_gain()) {
         return Ok(());
     }
     let named = |weights: Option<&Value>, gain: Option<&Value>| {
@@ -158,4 +164,42 @@ fn check_record(
             found.map_or_else(|| "absent".to_owned(), Value::to_string)
         ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weights_agree(declared: Value, found: Value) -> bool {
+        let mut entry = declared;
+        entry["class"] = json!("approximate");
+        let field = Field::parse("d", &entry).unwrap().unwrap();
+        let FieldClass::Approximate(digest) = field.class else {
+            panic!("{entry} is a digest");
+        };
+        check_weights(found.as_object().unwrap(), &digest).is_ok()
+    }
+
+    #[test]
+    fn a_gain_is_compared_where_weights_are_flux() {
+        let flux = |gain: Value| json!({"weights": "flux", "gain": gain});
+        for (declared, found) in [
+            (json!({}), json!({})),
+            (json!({}), json!({"weights": "counts", "gain": 2})),
+            (json!({"gain": 3}), json!({"gain": 2})),
+            (json!({"gain": 3}), json!({})),
+            (flux(json!(1)), flux(json!(1.0))),
+            (flux(json!({"value": 1.0})), flux(json!({"value": 1}))),
+        ] {
+            assert!(weights_agree(declared.clone(), found.clone()), "{declared} {found}");
+        }
+        for (declared, found) in [
+            (flux(json!(1)), flux(json!(2))),
+            (flux(json!(1)), json!({"weights": "flux"})),
+            (flux(json!(1)), json!({"gain": 1})),
+            (json!({}), flux(json!(1))),
+        ] {
+            assert!(!weights_agree(declared.clone(), found.clone()), "{declared} {found}");
+        }
+    }
 }

@@ -90,6 +90,7 @@ impl LeafError {
             | LeafProblem::WeightsDiffer { .. }
             | LeafProblem::DataTypeDiffers { .. } => FaultKind::Declaration,
             LeafProblem::Panicked(_) => FaultKind::Bug,
+            LeafProblem::Rewritten => FaultKind::Rewritten,
             _ => FaultKind::CorruptLeaf,
         }
     }
@@ -103,6 +104,11 @@ pub enum LeafProblem {
     /// A request failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Its stamp is no longer the one its column was begun under.
+    #[error(
+        "was rewritten while its column was made, which therefore has no stamp; run again when the leaf's run has ended"
+    )]
+    Rewritten,
     /// A metadata document is not JSON, or not the JSON of a Zarr v3 node.
     #[error("`zarr.json` is not a Zarr v3 document ({0}); restore it from the leaf's worker")]
     Metadata(String),

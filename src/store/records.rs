@@ -1,18 +1,20 @@
 //! Discovery: which leaves a store has, by its run records (`format.md` section 2).
 //!
 //! One shallow LIST of the root finds the records; no tree is ever enumerated. A record
-//! that cannot be read costs a warning and the leaves only it knows of. A record that
-//! cannot be *fetched* is another matter and ends the discovery: going on would pass
-//! over leaves that are there.
+//! that is damaged costs a warning and the leaves only it knows of. One that cannot be
+//! *fetched*, or is sound and compressed in a way this program cannot undo, is another
+//! matter and ends the discovery: going on would pass over leaves that are there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
+use parquet::basic::Compression;
 use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
-use parquet::schema::types::Type;
+use parquet::schema::types::{Type, TypePtr};
 
 use super::manifest::Manifest;
 use super::root::{Root, StoreError};
@@ -44,6 +46,17 @@ pub enum RecordError {
     /// A record is there but could not be fetched.
     #[error("a run record cannot be fetched: {0}")]
     Fetch(#[source] StoreError),
+    /// A record is sound and of a codec this program lacks.
+    #[error(
+        "run record `{name}` is compressed with {codec}, which this program cannot read, so its leaves would be \
+         passed over; rewrite it with snappy"
+    )]
+    Codec {
+        /// Name of the record.
+        name: String,
+        /// Name of the codec.
+        codec: &'static str,
+    },
 }
 
 impl RecordError {
@@ -51,6 +64,7 @@ impl RecordError {
     pub fn kind(&self) -> FaultKind {
         match self {
             Self::List(error) | Self::NotListable(error) | Self::Fetch(error) => error.kind(),
+            Self::Codec { .. } => FaultKind::Declaration,
         }
     }
 }
@@ -86,7 +100,8 @@ impl Records {
     /// Finds and reads every run record of the store.
     ///
     /// # Errors
-    /// When the root cannot be listed or a record cannot be fetched.
+    /// When the root cannot be listed, or a record cannot be fetched or is of a codec that
+    /// this program lacks.
     pub(crate) async fn read(root: &Root, manifest: &Manifest) -> Result<Self, RecordError> {
         let listed = root.list_shallow("").await.map_err(|error| {
             if root.is_read_only() && !error.kind().is_transient() {
@@ -106,10 +121,16 @@ impl Records {
                 let rows = match root.get(&name).await {
                     Ok(bytes) => read_rows(bytes).await,
                     // Retired between the listing and here.
-                    Err(error) if error.kind() == FaultKind::NotFound => Err(error.to_string()),
+                    Err(error) if error.kind() == FaultKind::NotFound => {
+                        Err(Unread::Damaged(error.to_string()))
+                    }
                     Err(error) => return Err(RecordError::Fetch(error)),
                 };
-                Ok((name, rows))
+                match rows {
+                    Ok(rows) => Ok((name, Ok(rows))),
+                    Err(Unread::Damaged(reason)) => Ok((name, Err(reason))),
+                    Err(Unread::Codec(codec)) => Err(RecordError::Codec { name, codec }),
+                }
             })
             .buffered(CONCURRENT_READS)
             .try_collect()
@@ -212,19 +233,32 @@ struct Row {
     cells: u64,
 }
 
-async fn read_rows(bytes: Bytes) -> Result<Rows, String> {
-    // Off the I/O threads, and a parser that trips over damaged bytes takes down only
-    // its own task.
-    match tokio::task::spawn_blocking(move || parse_rows(bytes)).await {
-        Ok(Ok(rows)) => Ok(rows),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(error) => Err(error.to_string()),
+/// Why a record gives no rows.
+#[derive(Debug, PartialEq)]
+enum Unread {
+    /// It is not what a run record is.
+    Damaged(String),
+    /// It is of this codec, which this program lacks.
+    Codec(&'static str),
+}
+
+impl From<ParquetError> for Unread {
+    fn from(error: ParquetError) -> Self {
+        Self::Damaged(error.to_string())
     }
 }
 
-fn parse_rows(bytes: Bytes) -> Result<Rows, ParquetError> {
+async fn read_rows(bytes: Bytes) -> Result<Rows, Unread> {
+    // Off the I/O threads, and a parser that trips over damaged bytes takes down only
+    // its own task.
+    tokio::task::spawn_blocking(move || parse_rows(bytes))
+        .await
+        .unwrap_or_else(|error| Err(Unread::Damaged(error.to_string())))
+}
+
+fn parse_rows(bytes: Bytes) -> Result<Rows, Unread> {
     if bytes.is_empty() {
-        return Err(ParquetError::General("the file is empty".to_owned()));
+        return Err(Unread::Damaged("the file is empty".to_owned()));
     }
     let reader = SerializedFileReader::new(bytes)?;
     let schema = reader.metadata().file_metadata().schema();
@@ -236,9 +270,10 @@ fn parse_rows(bytes: Bytes) -> Result<Rows, ParquetError> {
         .collect();
     let has = |name: &str| wanted.iter().any(|field| field.name() == name);
     if !has("shard_key") {
-        return Err(ParquetError::General(
-            "it has no column `shard_key`".to_owned(),
-        ));
+        return Err(Unread::Damaged("it has no column `shard_key`".to_owned()));
+    }
+    if let Some(codec) = missing_codec(reader.metadata(), &wanted) {
+        return Err(Unread::Codec(codec));
     }
     let no_success_column = !has("success");
     let columns = Type::group_type_builder(schema.name())
@@ -270,6 +305,24 @@ fn parse_rows(bytes: Bytes) -> Result<Rows, ParquetError> {
         }
     }
     Ok(rows)
+}
+
+/// The codec of these columns that this program lacks, if there is one. Other columns are
+/// not decoded.
+fn missing_codec(metadata: &ParquetMetaData, columns: &[TypePtr]) -> Option<&'static str> {
+    let is_wanted = |path: &[String]| {
+        let name = path.first().map(String::as_str);
+        columns.iter().any(|column| Some(column.name()) == name)
+    };
+    let groups = metadata.row_groups().iter();
+    groups
+        .flat_map(|group| group.columns())
+        .filter(|chunk| is_wanted(chunk.column_path().parts()))
+        .find_map(|chunk| match chunk.compression() {
+            Compression::BROTLI(_) => Some("brotli"),
+            Compression::LZO => Some("lzo"),
+            _ => None,
+        })
 }
 
 enum Key {

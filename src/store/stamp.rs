@@ -11,6 +11,16 @@ use crate::time::parse_iso;
 /// Attribute of a root document that holds the stamp.
 pub(crate) const STAMP: &str = "morton_hive_commit";
 
+/// Member of a stamp that holds the number of granules.
+pub(crate) const GRANULES: &str = "granule_count";
+
+/// A recorded number of granules: a count without a fraction, and 0 when nothing or no
+/// number is recorded. Two records that differ but not in this are the same.
+pub(crate) fn granules(recorded: Option<&Value>) -> u64 {
+    let whole = |value: &Value| value.as_u64().or_else(|| value.as_f64().map(|n| n as u64));
+    recorded.and_then(whole).unwrap_or(0)
+}
+
 /// The stamp of a leaf or a column, as recorded.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Stamp {
@@ -57,9 +67,9 @@ impl Stamp {
         self.record.get("content_hashes")?.get("combined")?.as_str()
     }
 
-    /// Number of granules, as recorded.
-    pub(crate) fn granule_count(&self) -> Option<&Value> {
-        self.record.get("granule_count")
+    /// Number of granules, see [`granules`].
+    pub(crate) fn granule_count(&self) -> u64 {
+        granules(self.record.get(GRANULES))
     }
 
     /// A member, as recorded.
@@ -104,8 +114,8 @@ pub(crate) struct NewStamp<'a> {
     pub spec: &'a str,
     /// Cells of the finest group that hold anything.
     pub cells_with_data: u64,
-    /// Number of granules, as the sources record it.
-    pub granule_count: Option<&'a Value>,
+    /// Number of granules of the sources.
+    pub granule_count: u64,
     /// Hashes of the decoded arrays, where the store keeps them in stamps.
     pub content_hashes: Option<&'a Value>,
     /// The moment of writing.
@@ -121,12 +131,11 @@ pub(crate) struct NewStamp<'a> {
 impl NewStamp<'_> {
     /// The stamp as a root document holds it.
     pub(crate) fn to_json(&self) -> Value {
-        let granules = self.granule_count.cloned().unwrap_or(Value::Null);
         let members = [
             ("spec", Some(json!(self.spec))),
             ("complete", Some(json!(true))),
             ("cells_with_data", Some(json!(self.cells_with_data))),
-            ("granule_count", Some(granules)),
+            (GRANULES, Some(json!(self.granule_count))),
             ("content_hashes", self.content_hashes.cloned()),
             ("written_at", Some(json!(self.written_at))),
             ("window", self.window.map(|window| json!(window))),
@@ -192,6 +201,21 @@ mod tests {
         assert!(stamped(Value::Null).is_none());
         assert!(Stamp::of(&json!({"attributes": {}})).is_none());
         assert!(Stamp::of(&json!([])).is_none());
+    }
+
+    #[test]
+    fn granules_are_counted_as_whole_numbers_and_none_are_0() {
+        for (stamp, due) in [
+            (json!({}), 0),
+            (json!({"granule_count": null}), 0),
+            (json!({"granule_count": 0}), 0),
+            (json!({"granule_count": "many"}), 0),
+            (json!({"granule_count": 3}), 3),
+            (json!({"granule_count": 3.0}), 3),
+        ] {
+            let count = stamped(stamp.clone()).unwrap().granule_count();
+            assert_eq!(count, due, "{stamp}");
+        }
     }
 
     #[test]

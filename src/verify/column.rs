@@ -13,7 +13,7 @@ use crate::gate;
 use crate::messages::{LeafRef, Reason};
 use crate::store::artifact::{Artifact, Tier};
 use crate::store::leaf_error::{LeafError, LeafProblem};
-use crate::store::stamp::{ArtifactRoot, Stamp};
+use crate::store::stamp::{GRANULES, ArtifactRoot, Stamp};
 use crate::store::template::ColumnTemplate;
 use crate::store::{METADATA, json as text};
 
@@ -107,7 +107,7 @@ fn drifted(subject: &Subject, reason: Reason, leaf: &Stamp, column: &Stamp) -> F
     let (check, key, what) = match reason {
         Reason::GranuleDrift => (
             Check::GranuleDrift,
-            "granule_count",
+            GRANULES,
             "was made when its leaf held another number of granules",
         ),
         _ => (Check::Stale, "written_at", "was written before its leaf"),
@@ -141,7 +141,7 @@ pub(super) async fn check(
     }
     let contents = Contents::read(verifier, &subject, &artifact, None, &template.groups).await?;
     let sources = Some((
-        column.leaf_stamp.granule_count().unwrap_or(&Value::Null),
+        column.leaf_stamp.granule_count(),
         column.leaf_stamp.time_range(),
     ));
     structure::check_stamp(

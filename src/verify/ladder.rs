@@ -99,7 +99,7 @@ impl Standing<'_> {
         let contents = Contents::read(verifier, subject, artifact, level, groups).await?;
         let sum = sum(&self.children.columns);
         let sources = (sum.granule_count, sum.time_range);
-        let sources = (self.is_judged).then_some((&sources.0, sources.1.as_ref()));
+        let sources = (self.is_judged).then_some((sources.0, sources.1.as_ref()));
         structure::check_stamp(verifier, subject, artifact, &stamp, &contents, sources);
         structure::check_sidecar(verifier, subject, artifact, &stamp, &contents).await?;
         if artifact.tier == Tier::Overview && contents.is_whole {

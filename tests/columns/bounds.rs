@@ -1,8 +1,8 @@
 //! What a pass may hold at once and what it may ask for: leaves, bytes, requests.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::cases::{Case, Law, MANIFEST};
@@ -45,13 +45,16 @@ fn is_leaf_root(key: &str) -> bool {
     key.ends_with(".zarr/zarr.json") && !key.ends_with(".pyramid.zarr/zarr.json")
 }
 
-/// Watches leaves come and go: a leaf is under way from the read of its root document
+/// Watches leaves come and go: a leaf is under way from the first read of its root document
 /// to the write of its sidecar.
 fn watch(leaves: &Arc<Level>) -> Rule {
-    let leaves = leaves.clone();
+    let (leaves, seen) = (leaves.clone(), Mutex::new(BTreeSet::new()));
     Rule::on([Op::Get, Op::Put]).key(move |key| {
         if is_leaf_root(key) {
-            leaves.up();
+            // It is read once more before its column is stamped.
+            if seen.lock().unwrap().insert(key.to_owned()) {
+                leaves.up();
+            }
         } else if key.ends_with(".pyramid.stats.json") {
             leaves.down();
         }

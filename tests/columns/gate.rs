@@ -266,6 +266,48 @@ fn another_granule_count_is_granule_drift() {
 }
 
 #[test]
+fn a_leaf_without_a_count_of_granules_has_a_current_column_after_one_pass() {
+    for count in [None, Some(Value::Null)] {
+        let upgraded = Upgraded::new("strata");
+        upgraded.store.edit_json(&upgraded.leaf_root(), |root| {
+            let stamp = root["attributes"]["morton_hive_commit"].as_object_mut();
+            let stamp = stamp.unwrap();
+            match &count {
+                None => stamp.shift_remove("granule_count"),
+                Some(count) => stamp.insert("granule_count".to_owned(), count.clone()),
+            };
+        });
+        let drifted = upgraded.backfill(&[]);
+        upgraded.check_verdict(&drifted, "granule-drift", 1);
+        for (key, pointer) in [
+            (
+                upgraded.column("zarr.json"),
+                "/attributes/morton_hive_commit/granule_count",
+            ),
+            (upgraded.sidecar(), "/n_granules"),
+        ] {
+            let document: Value = serde_json::from_slice(&upgraded.store.read(&key)).unwrap();
+            assert_eq!(document.pointer(pointer), Some(&json!(0)), "{key}");
+        }
+        let again = upgraded.backfill(&[]);
+        assert_eq!(again.number("/counts/current"), upgraded.number());
+    }
+}
+
+#[test]
+fn a_count_of_granules_with_a_fraction_of_zero_is_the_same_count() {
+    let mut upgraded = Upgraded::new("strata");
+    let root: Value = serde_json::from_slice(&upgraded.store.read(&upgraded.leaf_root())).unwrap();
+    let count = root["attributes"]["morton_hive_commit"]["granule_count"].as_f64();
+    upgraded.restamp_leaf("granule_count", json!(count.unwrap()));
+    let again = upgraded.backfill(&[]);
+    assert_eq!(again.number("/counts/current"), upgraded.number());
+    let forced = upgraded.backfill(&["--force"]);
+    assert_eq!(forced.number("/counts/written"), upgraded.number());
+    assert_expected(&upgraded.expected, &upgraded.store.root());
+}
+
+#[test]
 fn a_removed_member_is_structure_drift() {
     let upgraded = Upgraded::new("strata");
     for member in [

@@ -12,5 +12,6 @@ mod crash;
 mod faults;
 mod gate;
 mod lease;
+mod moving_leaf;
 mod odd_leaf;
 mod parity;

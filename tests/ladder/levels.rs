@@ -227,6 +227,15 @@ fn what_goes_missing_comes_back_and_nothing_else_is_written() {
     heals("an overview at order 0", set(&["1/all.zarr"]));
     store.remove(COVERAGE);
     heals("the coverage", set(&[COVERAGE]));
+    store.edit_json(COVERAGE, |moc| {
+        moc["ranges"] = json!([]);
+        moc["time_range"] = json!(["2019-01-01T00:00:00+00:00", "2020-01-01T00:00:00+00:00"]);
+    });
+    assert_eq!(ladder.wrote("sweep", &[]), set(&[COVERAGE]));
+    store.edit_json(COVERAGE, |moc| {
+        assert!(moc.as_object_mut().unwrap().remove("time_range").is_some());
+    });
+    ladder.assert_golden();
     store.edit_json(MANIFEST, |manifest| {
         for entry in manifest["pyramid"]["overviews"].as_array_mut().unwrap() {
             entry.as_object_mut().unwrap().remove("actuals").unwrap();

@@ -106,7 +106,7 @@ impl<T: Element, R: Reduction<T>> Blocks<T, R> {
                 let of_rows = reduced.iter().zip(&present).take(rows);
                 for (slot, (&result, &is_present)) in settled.iter_mut().zip(of_rows) {
                     *slot = if is_present {
-                        R::settle(result)
+                        R::settle(result, self.fill)
                     } else {
                         self.fill
                     };
@@ -144,7 +144,7 @@ impl<T: Element, R: Reduction<T>> Blocks<T, R> {
             quarters.any_present = false;
             if let Some(column) = column {
                 let settled = if is_present {
-                    R::settle(result)
+                    R::settle(result, self.fill)
                 } else {
                     self.fill
                 };
@@ -188,7 +188,7 @@ pub(super) fn fold_rows<T: Element, R: Reduction<T>>(
         let value = if all_missing {
             fill
         } else {
-            R::settle(R::row(&row))
+            R::settle(R::row(&row), fill)
         };
         T::store(&[value], &mut folded);
     }

@@ -214,6 +214,16 @@ impl FillValue {
         with_type!(self.dtype, T => T::from_pattern(bits).is_missing(T::from_pattern(self.bits)))
     }
 
+    /// As [`FillValue::is_missing`], of each of these little-endian values.
+    pub(crate) fn missing_of(self, bytes: &[u8]) -> Vec<bool> {
+        with_type!(self.dtype, T => {
+            let fill = T::from_pattern(self.bits);
+            let mut values = vec![fill; bytes.len() / T::WIDTH];
+            T::load(bytes, &mut values);
+            values.into_iter().map(|value| value.is_missing(fill)).collect()
+        })
+    }
+
     fn is_nan(self, bits: u64) -> bool {
         with_type!(self.dtype, T => Element::is_nan(T::from_pattern(bits)))
     }

@@ -14,6 +14,8 @@ pub(super) trait Element: Copy + PartialEq + PartialOrd + Send + 'static {
     const SUM_BY_PARTS: bool;
 
     fn is_nan(self) -> bool;
+    /// The quiet NaN that every machine has; 0 where the type has none.
+    fn nan() -> Self;
     fn plus(self, other: Self) -> Self;
     fn row_sum(row: &[Self]) -> Self;
     /// The bit pattern, zero-extended.
@@ -58,6 +60,10 @@ macro_rules! integer {
             #[inline(always)]
             fn is_nan(self) -> bool {
                 false
+            }
+
+            fn nan() -> Self {
+                0
             }
 
             #[inline(always)]
@@ -107,6 +113,10 @@ macro_rules! float {
                 <$native>::is_nan(self)
             }
 
+            fn nan() -> Self {
+                Self::NAN
+            }
+
             #[inline(always)]
             fn plus(self, other: Self) -> Self {
                 self + other
@@ -147,8 +157,8 @@ pub(super) trait Reduction<T: Element>: Send + 'static {
     fn row(row: &[T]) -> T;
     /// A row from the results of its quarters.
     fn join(quarters: &[T; 4]) -> T;
-    /// The value a row with something present is stored as.
-    fn settle(reduced: T) -> T;
+    /// The value a row with something present is stored as, beside this fill.
+    fn settle(reduced: T, fill: T) -> T;
 }
 
 #[derive(Debug)]
@@ -174,9 +184,17 @@ impl<T: Element> Reduction<T> for Sum {
 
     /// The law adds the row to 0, which turns a sum of -0.0 into 0.0. Once per stored value: partial sums keep
     /// their sign of zero, as the whole row would.
+    ///
+    /// Both infinities sum to a NaN whose bits are the processor's. It is missing to whoever reads it, so it gets
+    /// the bits of a NaN fill, or else those that hash alike everywhere.
     #[inline(always)]
-    fn settle(reduced: T) -> T {
-        T::ZERO.plus(reduced)
+    fn settle(reduced: T, fill: T) -> T {
+        let sum = T::ZERO.plus(reduced);
+        match (sum.is_nan(), fill.is_nan()) {
+            (false, _) => sum,
+            (true, true) => fill,
+            (true, false) => T::nan(),
+        }
     }
 }
 
@@ -202,7 +220,7 @@ macro_rules! extreme {
             }
 
             #[inline(always)]
-            fn settle(reduced: T) -> T {
+            fn settle(reduced: T, _: T) -> T {
                 reduced
             }
         }

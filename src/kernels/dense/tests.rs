@@ -335,6 +335,34 @@ fn fill_values_are_read_as_zarr_spells_them() {
 }
 
 #[test]
+fn a_sum_of_both_infinities_is_the_nan_of_the_fill_or_else_the_common_one() {
+    let mut leaf = vec![1.0f64; 16];
+    (leaf[0], leaf[1]) = (f64::INFINITY, f64::NEG_INFINITY);
+    let narrow: Vec<f32> = leaf.iter().map(|&value| value as f32).collect();
+    let (wide, narrow) = (f64::le_bytes(&leaf), f32::le_bytes(&narrow));
+    let groups = FoldGroups::new(6, 4, &[5, 4]).unwrap();
+    for (dtype, bytes, fill, due) in [
+        (DenseType::Float32, &narrow, json!("NaN"), 0x7fc0_0000),
+        (DenseType::Float32, &narrow, json!(0), 0x7fc0_0000),
+        (DenseType::Float32, &narrow, json!("0xffc00001"), 0xffc0_0001),
+        (DenseType::Float64, &wide, json!("NaN"), 0x7ff8_0000_0000_0000),
+        (DenseType::Float64, &wide, json!(-1), 0x7ff8_0000_0000_0000),
+    ] {
+        let fill_value = dtype.parse_fill(&fill).unwrap();
+        let due = &u64::to_le_bytes(due)[..dtype.width()];
+        let mut fold = DenseFold::new(ExactMethod::Sum, fill_value, &groups);
+        fold.push(bytes).unwrap();
+        for column in fold.finish().unwrap() {
+            assert_eq!(&column.bytes()[..dtype.width()], due, "{dtype:?} {fill}");
+        }
+        let flat = fold_flat(ExactMethod::Sum, fill_value, bytes, 4).unwrap();
+        assert_eq!(&flat.bytes()[..dtype.width()], due, "{dtype:?} {fill}");
+        assert!(flat.is_missing(0) && flat.count_present() == 3);
+        assert_eq!(fill_value.missing_of(flat.bytes()), [true, false, false, false]);
+    }
+}
+
+#[test]
 fn a_column_knows_fill_from_missing() {
     let nan = DenseType::Float32.parse_fill(&json!("NaN")).unwrap();
     let column = DenseColumn::new(nan, f32::le_bytes(&[f32::NAN, -f32::NAN, 0.0])).unwrap();

@@ -172,6 +172,20 @@ pub(crate) fn empty_source() -> Source {
 }
 
 #[test]
+fn a_nan_of_other_bits_than_the_fill_is_no_data() {
+    let negative = Source {
+        total: f32::from_bits(0xffc0_0000),
+        ..empty_source()
+    };
+    let infinite = Source {
+        total: f32::INFINITY,
+        ..empty_source()
+    };
+    let sources = [negative, infinite, empty_source()];
+    assert_eq!(cells_with_data(&fields(), &cells(&sources), 3), 1);
+}
+
+#[test]
 fn cells_of_fill_hold_no_data() {
     let fields = fields();
     let fill: Vec<FieldCells> = fields.iter().map(|field| field.fill_cells(3)).collect();

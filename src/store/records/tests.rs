@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use object_store::memory::InMemory;
+use parquet::basic::{GzipLevel, ZstdLevel};
 use parquet::data_type::{BoolType, ByteArrayType, DoubleType, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
@@ -24,6 +25,10 @@ fn split<T: Clone>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
 }
 
 fn record_with(keys: &str, columns: &[Column]) -> Bytes {
+    record_in(Compression::UNCOMPRESSED, keys, columns)
+}
+
+fn record_in(codec: Compression, keys: &str, columns: &[Column]) -> Bytes {
     let fields: String = columns
         .iter()
         .map(|column| match column {
@@ -36,7 +41,8 @@ fn record_with(keys: &str, columns: &[Column]) -> Bytes {
     let schema = format!("message schema {{ optional double other; {fields} }}");
     let schema = Arc::new(parse_message_type(&schema).unwrap());
     let mut bytes = Vec::new();
-    let properties = Arc::new(WriterProperties::builder().build());
+    let properties = WriterProperties::builder().set_compression(codec).build();
+    let properties = Arc::new(properties);
     let mut writer = SerializedFileWriter::new(&mut bytes, schema, properties).unwrap();
     let mut group = writer.next_row_group().unwrap();
     let rows = match &columns[0] {
@@ -274,6 +280,59 @@ async fn a_damaged_record_costs_a_warning() {
     }
 }
 
+#[tokio::test]
+async fn records_of_every_common_codec_are_read() {
+    let shards_of = |n: u64| (0..n).map(shard).collect::<Vec<_>>();
+    for codec in [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::GZIP(GzipLevel::default()),
+        Compression::ZSTD(ZstdLevel::default()),
+        Compression::LZ4,
+        Compression::LZ4_RAW,
+    ] {
+        let columns = [
+            keys(&shards_of(9)),
+            Column::Window(vec![Some("2019"); 9]),
+            Column::Success(vec![Some(true); 9]),
+        ];
+        let record = record_in(codec, "int64 shard_key (UINT_64)", &columns);
+        let found = read(vec![("stats_a.parquet", record)], true).await;
+        assert_eq!(shards(&found), shards_of(9), "{codec:?}");
+        assert!(found.warnings.is_empty(), "{codec:?}: {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_record_of_a_codec_this_program_lacks_is_refused_by_name() {
+    let root = Root::new(Arc::new(InMemory::new()), "memory://hive");
+    let good = record(&[keys(&[shard(0)])]);
+    root.put("stats_a.parquet", good).await.unwrap();
+    let brotli = golden("brotli");
+    root.put("stats_b.parquet", brotli.clone()).await.unwrap();
+    let refused = Records::read(&root, &manifest(4, false)).await.unwrap_err();
+    assert_eq!(refused.kind(), FaultKind::Declaration);
+    let says = refused.to_string();
+    for part in ["`stats_b.parquet`", "brotli", "rewrite it with snappy"] {
+        assert!(says.contains(part), "{says}");
+    }
+    // A damaged one of the same codec is a damaged one.
+    let cut = brotli.slice(..brotli.len() / 2);
+    let found = read(vec![("stats_b.parquet", cut)], false).await;
+    assert_eq!(found.unreadable, ["stats_b.parquet"]);
+}
+
+#[tokio::test]
+async fn a_damaged_page_of_a_compressed_record_costs_a_warning() {
+    let columns = [keys(&[shard(0), shard(1)])];
+    let codec = Compression::ZSTD(ZstdLevel::default());
+    let mut record = record_in(codec, "int64 shard_key (UINT_64)", &columns).to_vec();
+    let frame = record.windows(4).position(|at| at == [0x28, 0xb5, 0x2f, 0xfd]);
+    record[frame.unwrap()] ^= 0xff;
+    let found = read(vec![("stats_a.parquet", record.into())], false).await;
+    assert_eq!(found.unreadable, ["stats_a.parquet"]);
+}
+
 #[test]
 fn no_cut_of_a_record_gets_past_the_parser_as_a_panic() {
     let good = record(&[keys(&[shard(0)]), Column::Window(vec![Some("2019")])]);
@@ -282,15 +341,17 @@ fn no_cut_of_a_record_gets_past_the_parser_as_a_panic() {
     }
 }
 
+/// A record another program wrote.
+fn golden(name: &str) -> Bytes {
+    let path = format!(
+        "{}/tests/data/records/{name}.parquet",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    Bytes::from(std::fs::read(path).unwrap())
+}
+
 #[tokio::test]
 async fn golden_records_give_the_leaves_of_their_store() {
-    let golden = |name: &str| {
-        let path = format!(
-            "{}/tests/data/records/{name}.parquet",
-            env!("CARGO_MANIFEST_DIR")
-        );
-        Bytes::from(std::fs::read(path).unwrap())
-    };
     let plain = read(vec![("stats_x.parquet", golden("plain"))], false).await;
     assert_eq!(
         shards(&plain),
