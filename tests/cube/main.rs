@@ -8,4 +8,5 @@ mod common;
 mod append;
 mod faults;
 mod outcomes;
+mod pair;
 mod refusals;
