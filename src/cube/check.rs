@@ -7,14 +7,11 @@ use serde_json::{Map, Value};
 
 use super::fetch;
 use super::finding::{Finding, Heal, Rule, Severity};
-use super::layout::{FINEST, Group, Node, ORBITS, TIME, bare, below, join, named};
+use super::layout::{FINEST, Group, Node, ORBITS, TIME, bare, below, first, join, named};
 use super::orbit::{self, Orbit};
 use super::times::{self, Times};
 use super::tree::Tree;
 use crate::store::{Root, StoreError};
-
-/// Differences of a consolidated block that a message names.
-const NAMED: usize = 3;
 
 /// A cube as it was read, and what is wrong with it.
 #[derive(Debug)]
@@ -157,15 +154,11 @@ fn stale(tree: &Tree, path: &str, group: &Group) -> Option<Finding> {
     if wrong.is_empty() {
         return None;
     }
-    let more = match wrong.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
     let message = format!(
-        "the consolidated metadata of `{}` disagrees with its nodes: {}{more}; whoever opens the group \
+        "the consolidated metadata of `{}` disagrees with its nodes: {}; whoever opens the group \
          through it sees an older state",
         if path.is_empty() { "/" } else { path },
-        wrong[..wrong.len().min(NAMED)].join(", ")
+        first(&wrong)
     );
     Some(Finding::aside(Rule::Consolidated, path, message))
 }

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::error::CubeError;
 use super::tree::Class;
-use crate::store::root::{Entry, Version};
+use crate::store::root::{Entry, Op, Version};
 use crate::store::{Root, StoreError};
 
 /// What the name of a local copy is followed by.
@@ -131,12 +131,20 @@ impl Inventory {
     /// keeper.
     ///
     /// # Errors
-    /// A failed request.
+    /// A failed request; an inventory that cannot be put down as JSON.
     pub(crate) async fn write(&self, local: &Root) -> Result<(), StoreError> {
         let Some(place) = local.sibling(SUFFIX) else {
             return Ok(());
         };
-        let bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
+        let bytes = serde_json::to_vec_pretty(self).map_err(|error| StoreError {
+            op: Op::Write,
+            key: String::new(),
+            root: place.url().to_owned(),
+            source: Box::new(object_store::Error::Generic {
+                store: "inventory",
+                source: error.into(),
+            }),
+        })?;
         place.put_while("", bytes, || true).await?;
         Ok(())
     }

@@ -14,7 +14,7 @@ pub(crate) const FINEST: &str = "r10m";
 /// Orbit groups that are looked at whether they declare levels or not.
 pub(crate) const ORBITS: [&str; 2] = ["ascending", "descending"];
 
-/// Keys that a message names.
+/// Keys, or the like, that a message names.
 const NAMED: usize = 5;
 
 /// Where a group repeats the documents below it.
@@ -84,12 +84,10 @@ impl Group {
         let asset = |level: &Value| Some(level.get("asset")?.as_str()?.to_owned());
         Self {
             declared: layout.map(|levels| levels.iter().filter_map(asset).collect()),
-            consolidated: document
-                .get(CONSOLIDATED)
-                .map(|block| match block.get("metadata") {
-                    Some(Value::Object(documents)) => documents.clone(),
-                    _ => Map::new(),
-                }),
+            consolidated: block_of(document).map(|block| match block.get("metadata") {
+                Some(Value::Object(documents)) => documents.clone(),
+                _ => Map::new(),
+            }),
         }
     }
 }
@@ -243,6 +241,11 @@ fn texts(list: &Value) -> Option<Vec<String>> {
     list.as_array()?.iter().map(text).collect()
 }
 
+/// What a document repeats of the documents below it; `null` is nothing.
+pub(crate) fn block_of(document: &Value) -> Option<&Value> {
+    document.get(CONSOLIDATED).filter(|block| !block.is_null())
+}
+
 /// A document without what it repeats of the documents below it.
 pub(crate) fn bare(document: &Value) -> Value {
     let mut bare = document.clone();
@@ -273,6 +276,11 @@ pub(crate) fn join(path: &str, name: &str) -> String {
     }
 }
 
+/// The path of the `time` that those of all levels of an orbit are copies of.
+pub(crate) fn source_of(orbit: &str) -> String {
+    join(&join(orbit, FINEST), TIME)
+}
+
 /// The path above `path`, and its last part; `None` for the root.
 pub(crate) fn split(path: &str) -> Option<(&str, &str)> {
     match path.rsplit_once('/') {
@@ -297,14 +305,16 @@ pub(crate) fn below<'a>(key: &'a str, path: &str) -> Option<&'a str> {
 
 /// The first of some keys, for a message.
 pub(crate) fn named(keys: &[String]) -> String {
-    let names: Vec<String> = keys
-        .iter()
-        .take(NAMED)
-        .map(|key| format!("`{key}`"))
-        .collect();
-    match keys.len().saturating_sub(NAMED) {
-        0 => names.join(", "),
-        more => format!("{} and {more} more", names.join(", ")),
+    let names: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
+    first(&names)
+}
+
+/// The first of some texts, for a message.
+pub(crate) fn first(texts: &[String]) -> String {
+    let some = texts[..texts.len().min(NAMED)].join(", ");
+    match texts.len().saturating_sub(NAMED) {
+        0 => some,
+        more => format!("{some} and {more} more"),
     }
 }
 
@@ -373,6 +383,19 @@ mod tests {
             json!({"zarr_format": 3, "node_type": "array", "shape": [-1]}),
         ] {
             assert!(Node::parse(&document).is_err(), "{document}");
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_null_is_none() {
+        for (block, is_some) in [(Value::Null, false), (json!({"metadata": {}}), true)] {
+            let document = json!({
+                "zarr_format": 3, "node_type": "group", "consolidated_metadata": block,
+            });
+            let Ok(Node::Group(group)) = Node::parse(&document) else {
+                panic!("{document} is no group");
+            };
+            assert_eq!(group.consolidated.is_some(), is_some, "{document}");
         }
     }
 

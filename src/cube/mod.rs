@@ -22,6 +22,7 @@ mod check;
 mod error;
 mod fetch;
 mod finding;
+mod hashes;
 mod heal;
 mod inventory;
 mod layout;
@@ -94,7 +95,7 @@ impl Started {
     }
 
     fn halted(&self, halt: &Halt, again: &str) -> Outcome {
-        let message = halt.message(self.root.url(), again);
+        let message = halt.message(again);
         self.ended(halt.ending(), Some(message))
     }
 }
@@ -236,8 +237,8 @@ impl Cube {
         writer
             .stage("groups", &plan.groups, |done| stands.push(done))
             .await?;
-        if let Some(key) = heal::moved_source(root, judged, plan).await? {
-            return Err(Halt::Moved(key));
+        if let Some(moved) = heal::moved_source(root, judged, plan).await? {
+            return Err(moved);
         }
         writer
             .stage("time", &plan.documents, |done| stands.push(done))

@@ -184,13 +184,10 @@ impl Pull<'_> {
     async fn complete(&self, mut inventory: Inventory) -> Result<(), Halt> {
         let now = tree::list(&self.started.root).await?;
         let listed = &self.tree.objects;
-        let moved = now
-            .iter()
-            .find(|(key, entry)| listed.get(*key) != Some(*entry))
-            .map(|(key, _)| key)
-            .or_else(|| listed.keys().find(|key| !now.contains_key(*key)));
-        if let Some(key) = moved {
-            return Err(Halt::Moved(key.clone()));
+        let written = |key: &&String| listed.get(*key) != now.get(*key);
+        if let Some(key) = now.keys().chain(listed.keys()).find(written) {
+            let was_deleted = !now.contains_key(key);
+            return Err(Halt::moved(&self.started.root, key, was_deleted));
         }
         inventory.complete = true;
         Ok(inventory.write(&self.local).await?)

@@ -2,22 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::{StreamExt, TryStreamExt};
-
 use super::check::Judged;
 use super::error::{CubeError, Halt};
 use super::finding::{Heal, Rule};
-use super::inventory::{self, Inventory, hash};
-use super::layout::{below, node_of};
+use super::hashes::Hashes;
+use super::inventory::{self, Inventory};
+use super::layout::below;
 use super::report::{Extent, Pushed};
 use super::sync::{self, PushPlan, Sides};
-use super::tree::{self, Class, Tree};
-use super::write::{WHOLE, Writer};
+use super::tree::{self, Tree};
+use super::write::Writer;
 use super::{Cube, Started};
-use crate::budget::MemoryBudget;
 use crate::report::Ending;
-use crate::store::root::{Removed, Version};
-use crate::store::{Root, StoreError};
+use crate::store::Root;
+use crate::store::root::Removed;
 
 /// What to do when the remote cube changes under a push.
 const AGAIN: &str = "run the same command again, which says whether both can stand";
@@ -98,77 +96,6 @@ async fn complete_inventory(local: &Root, remote: &Root) -> Result<Inventory, Cu
         )),
         None => Err(unusable("there is none")),
     }
-}
-
-/// Hashes a plan is made from.
-#[derive(Debug, Default)]
-struct Hashes {
-    local: BTreeMap<String, String>,
-    remote: BTreeMap<String, (String, Version)>,
-}
-
-impl Hashes {
-    async fn read(
-        cube: &Cube,
-        inventory: &Inventory,
-        (local, local_tree): (&Root, &Tree),
-        (remote, remote_tree): (&Root, &Tree),
-    ) -> Result<Self, StoreError> {
-        let pulled = |key: &str| inventory.objects.get(key);
-        let here = local_tree.objects.keys().filter(|key| {
-            let known = pulled(key).is_some_and(|pulled| pulled.sha256.is_some());
-            node_of(key).is_none() && (known || remote_tree.objects.contains_key(*key))
-        });
-        let here: Vec<_> = here.cloned().collect();
-        let local_hashes = hash_all(cube, local, local_tree, here, |_, hash| hash).await?;
-        let there = remote_tree.objects.iter().filter(|(key, entry)| {
-            let here = local_hashes.get(*key);
-            let unknown = match pulled(key) {
-                // An object that was left there, and is here: it may be the same.
-                Some(pulled) if pulled.sha256.is_none() => {
-                    here.is_some()
-                        && local_tree.objects.get(*key).map(|here| here.size) == Some(entry.size)
-                }
-                // Gone or changed here, or changed there.
-                Some(pulled) => {
-                    let changed = pulled.class != Class::Bulk && pulled.sha256.as_ref() != here;
-                    changed || !pulled.is(entry)
-                }
-                None => here.is_some(),
-            };
-            node_of(key).is_none() && unknown
-        });
-        let keys = there.map(|(key, _)| key.clone()).collect();
-        let remote = hash_all(cube, remote, remote_tree, keys, |version, hash| {
-            (hash, version)
-        })
-        .await?;
-        Ok(Self {
-            local: local_hashes,
-            remote,
-        })
-    }
-}
-
-async fn hash_all<T>(
-    cube: &Cube,
-    root: &Root,
-    tree: &Tree,
-    keys: Vec<String>,
-    of: impl Fn(Version, String) -> T,
-) -> Result<BTreeMap<String, T>, StoreError> {
-    let (of, budget) = (&of, &MemoryBudget::new(cube.settings.memory_budget));
-    futures::stream::iter(keys)
-        .map(|key| async move {
-            let share = budget.share();
-            let size = tree.objects.get(&key).map_or(0, |entry| entry.size);
-            share.grow(WHOLE, size).await;
-            let read = root.get_with_version(&key).await?;
-            Ok::<_, StoreError>((key, of(read.version, hash(&read.bytes))))
-        })
-        .buffer_unordered(cube.settings.max_in_flight.max(1))
-        .try_collect()
-        .await
 }
 
 /// Adds what is wrong with the local copy where this push writes: half an append is not
@@ -309,10 +236,10 @@ impl Push<'_> {
             }
             let then = self.remote_tree.objects.get(key);
             if now.get(key).is_some_and(|entry| Some(entry) != then) {
-                return Err(Halt::Moved(key.clone()));
+                return Err(Halt::moved(&self.started.root, key, false));
             }
             match self.started.root.remove(key, version).await? {
-                Removed::Moved => return Err(Halt::Moved(key.clone())),
+                Removed::Moved => return Err(Halt::moved(&self.started.root, key, false)),
                 Removed::Yes => pushed.deleted.push(key.clone()),
                 Removed::Before => {}
             }

@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::inventory::{Inventory, hash};
-use super::layout::{Array, CONSOLIDATED, Node, TIME, bare, below, document_of, named, node_of};
+use super::layout::{
+    Array, CONSOLIDATED, Node, TIME, bare, below, block_of, document_of, named, node_of,
+};
 use super::moved::{is_as_here, moved, overlap};
 use super::stage::Stage;
 use super::tree::{Class, Document, Tree};
@@ -86,8 +88,8 @@ pub(crate) fn plan(sides: &Sides<'_>) -> PushPlan {
     }
     planner.settle_bared_groups();
     planner.refuse_what_would_appear();
-    let is_document = |(key, _): &(String, Version)| node_of(key).is_none();
-    planner.plan.deletions.sort_by_key(is_document);
+    let is_object = |(key, _): &(String, Version)| node_of(key).is_none();
+    planner.plan.deletions.sort_by_key(is_object);
     planner.refuse_what_moved();
     if !planner.left_here.is_empty() {
         let message = format!(
@@ -417,5 +419,5 @@ fn only_grew(here: &Array, there: &Array, new: &Document, old: &Document) -> boo
 fn lost_only_its_block(here: &Document, there: &Document) -> bool {
     let says = |document: &Document| document.value.clone().unwrap_or_default();
     let (here, there): (Value, Value) = (says(here), says(there));
-    here.get(CONSOLIDATED).is_none() && there.get(CONSOLIDATED).is_some() && here == bare(&there)
+    block_of(&here).is_none() && there.get(CONSOLIDATED).is_some() && bare(&here) == bare(&there)
 }

@@ -7,6 +7,7 @@ mod common;
 
 mod append;
 mod faults;
+mod meanwhile;
 mod outcomes;
 mod pair;
 mod refusals;

@@ -1,0 +1,104 @@
+//! What others write while a command is at work.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::pair::root;
+use crate::common::cubes::Cubes;
+use crate::common::faults::{FaultStore, Op, Rule};
+use crate::common::library::{in_memory, settings};
+use crate::common::stores::TestStore;
+use object_store::memory::InMemory;
+use zagg_stream::Root;
+use zagg_stream::cube::{Cube, PushOptions};
+
+/// Does `act` right before the first call of this class to a key with this in it.
+fn once(op: Op, part: &'static str, act: impl Fn() + Send + Sync + 'static) -> Rule {
+    let done = AtomicBool::new(false);
+    Rule::on([op]).key(move |key| {
+        if key.contains(part) && !done.swap(true, Ordering::SeqCst) {
+            act();
+        }
+        false
+    })
+}
+
+fn scripted_cube(store: &FaultStore) -> Cube {
+    Cube::new(Root::new(Arc::new(store.clone()), "memory://scripted")).settings(settings(""))
+}
+
+/// A copy with a third slice, of a remote cube in memory.
+struct Append {
+    remote: Arc<InMemory>,
+    local: TestStore,
+}
+
+impl Append {
+    async fn new() -> Self {
+        let cubes = Cubes::load();
+        let mut before = cubes.tree("same_size_append/remote");
+        before.insert("notes/of/others".to_owned(), b"old".to_vec());
+        let append = Self {
+            remote: in_memory(&before).await,
+            local: TestStore::empty(),
+        };
+        let store = FaultStore::new(append.remote.clone(), []);
+        let open = || Ok(root(&append.local));
+        let pulled = scripted_cube(&store).pull(false, open).await.unwrap();
+        assert_eq!(pulled.ended.exit_code, 0);
+        for (key, bytes) in cubes.tree("same_size_append/local") {
+            append.local.write(&key, bytes);
+        }
+        append
+    }
+}
+
+#[tokio::test]
+async fn what_moved_in_the_copy_is_named_in_the_copy() {
+    let tree = Cubes::load().tree("healthy");
+    let local = Arc::new(TestStore::empty());
+    let (key, copy) = ("ascending/r10m/x/c/0", local.clone());
+    let write = move || copy.write(key, "mine");
+    let store = FaultStore::new(in_memory(&tree).await, [once(Op::Get, key, write)]);
+    let open = || Ok(root(&local));
+    let pulled = scripted_cube(&store).pull(false, open).await.unwrap();
+    assert_eq!(pulled.ended.exit_code, 3);
+    let error = pulled.ended.error.unwrap();
+    let place = format!("`{key}` under `{}` was written", local.root().display());
+    assert!(error.contains(&place), "{error}");
+}
+
+#[tokio::test]
+async fn what_was_deleted_meanwhile_is_told_so() {
+    let append = Append::new().await;
+    let (remote, key) = (append.remote.clone(), "descending/r10m/time/c/0");
+    let delete = move || {
+        let path = object_store::path::Path::from(key);
+        let deleted = object_store::ObjectStoreExt::delete(&*remote, &path);
+        futures::FutureExt::now_or_never(deleted).unwrap().unwrap();
+    };
+    let rule = once(Op::Put, "r10m/time/c/0", delete);
+    let store = FaultStore::new(append.remote.clone(), [rule]);
+    let (local, options) = (root(&append.local), PushOptions::default());
+    let pushed = scripted_cube(&store).push(&local, options).await.unwrap();
+    assert_eq!(pushed.ended.exit_code, 3);
+    let error = pushed.ended.error.unwrap();
+    assert!(
+        error.contains(&format!("`{key}`")) && error.contains("was deleted"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_push_that_is_told_to_stop_reads_no_objects() {
+    let append = Append::new().await;
+    let store = FaultStore::new(append.remote.clone(), []);
+    let stopped = scripted_cube(&store);
+    stopped.stop().stop();
+    let (local, options) = (root(&append.local), PushOptions::default());
+    let error = stopped.push(&local, options).await.unwrap_err();
+    assert_eq!(error.ending().exit_code(), 130, "{error}");
+    assert!(error.to_string().contains("run the same command again"));
+    let objects = store.calls_where(Op::Get, |key| !key.ends_with("zarr.json"));
+    assert_eq!(objects, 0);
+}
