@@ -281,6 +281,13 @@ pub(crate) fn source_of(orbit: &str) -> String {
     join(&join(orbit, FINEST), TIME)
 }
 
+/// The path of the array that `key` would be a chunk of by its name alone.
+pub(crate) fn array_by_name(key: &str) -> Option<&str> {
+    let (path, indices) = key.rsplit_once("/c/")?;
+    let is_index = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    indices.split('/').all(is_index).then_some(path)
+}
+
 /// The path above `path`, and its last part; `None` for the root.
 pub(crate) fn split(path: &str) -> Option<(&str, &str)> {
     match path.rsplit_once('/') {
@@ -396,6 +403,14 @@ mod tests {
                 panic!("{document} is no group");
             };
             assert_eq!(group.consolidated.is_some(), is_some, "{document}");
+        }
+    }
+
+    #[test]
+    fn objects_are_told_by_their_names() {
+        assert_eq!(array_by_name("a/vv/c/0/12"), Some("a/vv"));
+        for key in ["a/c", "a/c/", "a/c/0.part", "c/0", "a/0/1", "a/c/0//1"] {
+            assert_eq!(array_by_name(key), None, "{key}");
         }
     }
 

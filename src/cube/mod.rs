@@ -30,6 +30,7 @@ mod moved;
 mod orbit;
 mod pull;
 mod push;
+mod refuse;
 mod report;
 mod stage;
 mod sync;

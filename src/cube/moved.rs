@@ -12,15 +12,19 @@ pub(super) fn moved(sides: &Sides<'_>) -> Vec<String> {
     let mut moved = Vec::new();
     for (key, pulled) in then {
         let stands = match now.get(key) {
-            // By a push that was cut short.
-            None => pulled.sha256.is_some() && !sides.local.objects.contains_key(key),
+            // By a push that was cut short; or by hand, what no array shows.
+            None if pulled.sha256.is_none() => !sides.remote.shows(key),
+            None => !sides.local.objects.contains_key(key),
             Some(entry) => {
-                let there = remote_hash(sides, key);
-                let known = pulled.sha256.is_some() && there == pulled.sha256;
-                known || (there.is_none() && pulled.is(entry)) || is_as_here(sides, key)
+                let known = match (&pulled.sha256, remote_hash(sides, key)) {
+                    (Some(then), Some(now)) => *then == now,
+                    _ => pulled.is(entry),
+                };
+                known || is_as_here(sides, key)
             }
         };
-        if !stands && !pulled.class.is_foreign() {
+        let is_foreign = pulled.class.is_foreign() && sides.local.class(key).is_foreign();
+        if !stands && !is_foreign {
             moved.push(key.clone());
         }
     }

@@ -26,7 +26,7 @@ pub struct PushOptions {
     /// Whether nothing is to be written.
     pub dry_run: bool,
     /// Whether objects of bulk arrays that were pulled, which takes a full pull, may be
-    /// written over when they have changed.
+    /// written over when they have changed, and objects that no array shows.
     pub replace_bulk: bool,
 }
 

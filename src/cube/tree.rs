@@ -264,6 +264,13 @@ impl Tree {
         })
     }
 
+    /// Whether the object at `key` is one that its array shows.
+    pub(crate) fn shows(&self, key: &str) -> bool {
+        self.array_above(key).is_some_and(|(path, array)| {
+            below(key, path).is_some_and(|name| array.owns(name) && !array.is_past_end(name))
+        })
+    }
+
     /// Keys of the objects that no node owns.
     pub(crate) fn foreign(&self) -> impl Iterator<Item = &str> {
         let keys = self.objects.keys().map(String::as_str);

@@ -8,6 +8,7 @@ mod common;
 mod append;
 mod faults;
 mod meanwhile;
+mod orphans;
 mod outcomes;
 mod pair;
 mod refusals;
