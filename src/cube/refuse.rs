@@ -2,9 +2,11 @@
 
 use serde_json::Value;
 
-use super::layout::{Array, CONSOLIDATED, Node, TIME, bare, block_of, document_of};
+use super::layout::{
+    Array, CONSOLIDATED, FINEST, Node, TIME, ancestors, bare, below, block_of, document_of, split,
+};
 use super::sync::Sides;
-use super::tree::Document;
+use super::tree::{Document, Tree};
 
 /// What is new on both sides, and differs.
 pub(super) fn new_on_both(key: &str) -> String {
@@ -89,6 +91,55 @@ pub(super) fn document(
             "`{path}` is an array on one side and a group on the other; restore it"
         )),
     }
+}
+
+/// Why the document of the coordinate at `path`, which is gone here, may not be deleted.
+pub(super) fn coordinate_gone(local: &Tree, path: &str) -> Option<String> {
+    let key = document_of(path);
+    let mut objects = local.keys_below(path);
+    if let Some(kept) = objects.next() {
+        return Some(format!(
+            "`{key}` is gone here while `{kept}` is there; restore it, or delete all of the array"
+        ));
+    }
+    if let Some(reason) = time_gone(local, path, &key) {
+        return Some(reason);
+    }
+    let mut above = ancestors(path);
+    let names = |group: &&str| {
+        let block = local.group(group).and_then(|g| g.consolidated.as_ref());
+        block.is_some_and(|block| below(path, group).is_some_and(|name| block.contains_key(name)))
+    };
+    above.find(names).map(|group| {
+        format!(
+            "`{key}` is gone here while `{}` still names it in its consolidated metadata; consolidate anew \
+             in the local copy (`zarr.consolidate_metadata`), or remove the block there",
+            document_of(group)
+        )
+    })
+}
+
+/// Why `key`, of the array at `path`, may not be deleted if that is the `time` of a level:
+/// without it the next append fails, and what it shows has no times.
+pub(super) fn time_gone(local: &Tree, path: &str, key: &str) -> Option<String> {
+    let (level, TIME) = split(path)? else {
+        return None;
+    };
+    let along = |(name, node): (&str, &Node)| match node {
+        Node::Array(array) => (name != TIME && array.slices().is_some()).then(|| name.to_owned()),
+        Node::Group(_) => None,
+    };
+    let array = local.children(level).find_map(along)?;
+    let cure = match split(level) {
+        Some((_, FINEST)) => "restore it, nothing else says what its times are",
+        _ => {
+            "remove what is left of that `time` in the local copy and finish the heal there: `zagg-stream cube \
+             heal LOCAL`, then push"
+        }
+    };
+    Some(format!(
+        "`{key}` is gone here while level `{level}` has `{level}/{array}` along `{TIME}`; {cure}"
+    ))
 }
 
 /// Whether stored objects mean the same under the new document: at most the attributes

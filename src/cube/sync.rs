@@ -251,9 +251,7 @@ impl Planner<'_> {
         match (node_of(key), pulled.class) {
             (Some(path), _) => self.look_at_missing_document(key, path),
             (None, Class::Coordinate) if self.sides.remote.class(key) != Class::Bulk => {
-                if let Some((_, version)) = sides.remote_hashes.get(key) {
-                    self.plan.deletions.push((key.to_owned(), version.clone()));
-                }
+                self.look_at_missing_coordinate(key);
             }
             (None, _) => self.plan.warnings.push(format!(
                 "`{key}` is gone here and is kept there: only objects of coordinates are deleted"
@@ -261,20 +259,32 @@ impl Planner<'_> {
         }
     }
 
+    fn look_at_missing_coordinate(&mut self, key: &str) {
+        let sides = self.sides;
+        let array = sides
+            .local
+            .array_above(key)
+            .filter(|_| sides.local.shows(key));
+        if let Some(reason) = array.and_then(|(path, _)| refuse::time_gone(sides.local, path, key))
+        {
+            self.refuse(reason);
+        } else if let Some((_, version)) = sides.remote_hashes.get(key) {
+            self.plan.deletions.push((key.to_owned(), version.clone()));
+        }
+    }
+
     fn look_at_missing_document(&mut self, key: &str, path: &str) {
         let sides = self.sides;
-        let kept = sides
-            .local
-            .objects
-            .keys()
-            .find(|other| below(other, path).is_some());
         match (sides.remote.array(path), sides.remote.documents.get(path)) {
-            (Some(array), Some(document)) if array.is_coordinate() => match kept {
-                Some(kept) => self.refuse(format!(
-                    "`{key}` is gone here while `{kept}` is there; restore it, or delete all of the array"
-                )),
-                None => self.plan.deletions.push((key.to_owned(), document.version.clone())),
-            },
+            (Some(array), Some(document)) if array.is_coordinate() => {
+                match refuse::coordinate_gone(sides.local, path) {
+                    Some(reason) => self.refuse(reason),
+                    None => {
+                        let version = document.version.clone();
+                        self.plan.deletions.push((key.to_owned(), version));
+                    }
+                }
+            }
             _ => self.refuse(format!(
                 "`{key}` is gone here; without it every stored slice below it would be lost, so restore it"
             )),

@@ -271,6 +271,14 @@ impl Tree {
         })
     }
 
+    /// Keys of the objects below `path`.
+    pub(crate) fn keys_below<'a>(&'a self, path: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+        let prefix = join(path, "");
+        let from = self.objects.range(prefix.clone()..);
+        from.map(|(key, _)| key.as_str())
+            .take_while(move |key| key.starts_with(&prefix))
+    }
+
     /// Keys of the objects that no node owns.
     pub(crate) fn foreign(&self) -> impl Iterator<Item = &str> {
         let keys = self.objects.keys().map(String::as_str);

@@ -6,6 +6,7 @@
 mod common;
 
 mod append;
+mod coordinates;
 mod faults;
 mod meanwhile;
 mod orphans;
