@@ -6,16 +6,17 @@ use super::check::Judged;
 use super::error::{CubeError, Halt};
 use super::finding::{Heal, Rule};
 use super::hashes::Hashes;
-use super::inventory::{self, Inventory};
-use super::layout::below;
+use super::inventory::{self, Inventory, hash};
+use super::layout::{below, node_of};
 use super::report::{Extent, Pushed};
+use super::stage::Stage;
 use super::sync::{self, PushPlan, Sides};
-use super::tree::{self, Tree};
-use super::write::Writer;
+use super::tree::{self, Class, Tree};
+use super::write::{Write, Writer};
 use super::{Cube, Started};
 use crate::report::Ending;
 use crate::store::Root;
-use crate::store::root::Removed;
+use crate::store::root::{Removed, Version};
 
 /// What to do when the remote cube changes under a push.
 const AGAIN: &str = "run the same command again, which says whether both can stand";
@@ -77,6 +78,7 @@ impl Cube {
             local: &local,
             local_tree: &local_tree,
             remote_tree: &remote_tree,
+            remote_hashes: &hashes.remote,
             plan: &plan,
         };
         Ok(push.run(inventory, options.dry_run).await)
@@ -136,6 +138,7 @@ struct Push<'a> {
     local: &'a Root,
     local_tree: &'a Tree,
     remote_tree: &'a Tree,
+    remote_hashes: &'a BTreeMap<String, (String, Version)>,
     plan: &'a PushPlan,
 }
 
@@ -196,30 +199,88 @@ impl Push<'_> {
     }
 
     async fn carry_out(&self, inventory: &mut Inventory, pushed: &mut Pushed) -> Result<(), Halt> {
-        let root = &self.started.root;
-        let writer = Writer::new(self.cube, root, self.local);
+        self.note_what_stands(inventory);
         for (stage, writes) in &self.plan.stages {
-            let written = writer.stage(stage.name(), writes, |stands| {
-                let class = self.local_tree.class(&stands.key);
-                let record = inventory::Pulled::pushed(&stands.bytes, class);
-                inventory.objects.insert(stands.key.clone(), record);
-                if stands.written {
-                    pushed.sent.add(stands.bytes.len() as u64);
-                    pushed.uploaded.push(stands.key);
-                } else {
-                    pushed.stood += 1;
-                }
-            });
-            written.await?;
-        }
-        for key in &self.plan.stands {
-            let read = self.local.get(key).await?;
-            let record = inventory::Pulled::pushed(&read, self.local_tree.class(key));
-            inventory.objects.insert(key.clone(), record);
+            self.write(*stage, writes, inventory, pushed).await?;
         }
         self.delete(inventory, pushed).await?;
         for key in &self.plan.gone {
             inventory.objects.remove(key);
+        }
+        match self.plan.is_empty() {
+            true => Ok(()),
+            false => self.look_back(inventory).await,
+        }
+    }
+
+    async fn write(
+        &self,
+        stage: Stage,
+        writes: &[Write],
+        inventory: &mut Inventory,
+        pushed: &mut Pushed,
+    ) -> Result<(), Halt> {
+        let writer = Writer::new(self.cube, &self.started.root, self.local);
+        let written = writer.stage(stage.name(), writes, |stands| {
+            let class = self.local_tree.class(&stands.key);
+            let record = inventory::Pulled::pushed(&stands.bytes, class);
+            inventory.objects.insert(stands.key.clone(), record);
+            if stands.written {
+                pushed.sent.add(stands.bytes.len() as u64);
+                pushed.uploaded.push(stands.key);
+            } else {
+                pushed.stood += 1;
+            }
+        });
+        written.await
+    }
+
+    /// Records the writings that were read and found to be known, or as they are here, so
+    /// that no later push reads them again.
+    fn note_what_stands(&self, inventory: &mut Inventory) {
+        for key in &self.plan.stands {
+            let class = self.local_tree.class(key);
+            let record = self.as_it_was_read(key, class);
+            inventory
+                .objects
+                .extend(record.map(|record| (key.clone(), record)));
+        }
+        for (key, (hash, _)) in self.remote_hashes {
+            if let Some(known) = inventory.objects.get_mut(key)
+                && known.sha256.as_ref() == Some(hash)
+                && let Some(record) = self.as_it_was_read(key, known.class)
+            {
+                *known = record;
+            }
+        }
+    }
+
+    /// Of a document the remote bytes: what says the same may be written otherwise.
+    fn as_it_was_read(&self, key: &str, class: Class) -> Option<inventory::Pulled> {
+        let entry = self.remote_tree.objects.get(key)?;
+        if let Some(path) = node_of(key) {
+            let document = self.remote_tree.documents.get(path)?;
+            let hash = hash(&document.bytes);
+            return Some(inventory::Pulled::read(
+                entry,
+                &document.version,
+                class,
+                hash,
+            ));
+        }
+        let (hash, version) = self.remote_hashes.get(key)?;
+        Some(inventory::Pulled::read(entry, version, class, hash.clone()))
+    }
+
+    /// Records which writings were pushed. Another writing in the moment since would be taken
+    /// for this one only until the object is pushed again, which reads it.
+    async fn look_back(&self, inventory: &mut Inventory) -> Result<(), Halt> {
+        let now = tree::list(&self.started.root).await?;
+        for write in self.plan.writes() {
+            let record = inventory.objects.get_mut(&write.key);
+            if let Some((record, entry)) = record.zip(now.get(&write.key)) {
+                record.note(entry);
+            }
         }
         Ok(())
     }

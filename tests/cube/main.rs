@@ -12,4 +12,5 @@ mod meanwhile;
 mod orphans;
 mod outcomes;
 mod pair;
+mod records;
 mod refusals;
