@@ -1,6 +1,7 @@
 //! Why nothing is done to a cube, or not all of it. Each message names the cure.
 
 use super::fetch::Offending;
+use super::layout::named;
 use crate::error::FaultKind;
 use crate::report::Ending;
 use crate::store::{Root, RootError, StoreError};
@@ -128,6 +129,10 @@ pub(crate) enum Halt {
         root: String,
         was_deleted: bool,
     },
+    /// Others have written or deleted objects that would be published with what was written.
+    Meanwhile { keys: Vec<String>, root: String },
+    /// Objects of others have been published with what was written.
+    Mixed { keys: Vec<String>, root: String },
     /// A request failed.
     Store(StoreError),
 }
@@ -146,7 +151,7 @@ impl Halt {
     pub(crate) fn ending(&self) -> Ending {
         match self {
             Self::Stopped => Ending::Interrupted,
-            Self::Moved { .. } => Ending::Refused,
+            Self::Moved { .. } | Self::Meanwhile { .. } | Self::Mixed { .. } => Ending::Refused,
             Self::Store(_) => Ending::Aborted,
         }
     }
@@ -163,6 +168,16 @@ impl Halt {
             } => format!("`{key}` under `{root}` was deleted by somebody else meanwhile; {again}"),
             Self::Moved { key, root, .. } => format!(
                 "`{key}` under `{root}` was written by somebody else meanwhile and was left alone; {again}"
+            ),
+            Self::Meanwhile { keys, root } => format!(
+                "`{root}` was changed by somebody else meanwhile where this push writes: {}; no document was \
+                 written, so that readers see the old state; {again}",
+                named(keys)
+            ),
+            Self::Mixed { keys, root } => format!(
+                "objects of somebody else have appeared in `{root}` within what was pushed: {}; look whose they \
+                 are, delete those that are not of this copy by hand, then `zagg-stream cube check {root}`",
+                named(keys)
             ),
             Self::Store(error) => format!("{error}; {RESUME}"),
         }

@@ -18,6 +18,7 @@ use crate::settings::Settings;
 use crate::store::Root;
 use crate::watch::Watchers;
 
+mod again;
 mod check;
 mod error;
 mod fetch;

@@ -58,13 +58,13 @@ pub(super) fn is_as_here(sides: &Sides<'_>, key: &str) -> bool {
 
 /// Whether what is written at `key` could contradict what has moved: they are of the same
 /// orbit, or what is written repeats what stands below it.
-pub(super) fn overlap(sides: &Sides<'_>, key: &str, moved: &str) -> bool {
+pub(super) fn overlap(local: &Tree, key: &str, moved: &str) -> bool {
     let orbit = |key: &str| {
         key.split_once('/')
             .map_or(String::new(), |(orbit, _)| orbit.to_owned())
     };
     let repeats = node_of(key).is_some_and(|path| {
-        let group = sides.local.group(path);
+        let group = local.group(path);
         below(moved, path).is_some() && group.is_some_and(|group| group.consolidated.is_some())
     });
     orbit(key) == orbit(moved) || repeats

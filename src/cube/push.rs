@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::again::{Again, Meanwhile};
 use super::check::Judged;
 use super::error::{CubeError, Halt};
 use super::finding::{Heal, Rule};
 use super::hashes::Hashes;
 use super::inventory::{self, Inventory, hash};
-use super::layout::{below, node_of};
+use super::layout::{below, named, node_of};
 use super::report::{Extent, Pushed};
 use super::stage::Stage;
 use super::sync::{self, PushPlan, Sides};
@@ -16,7 +17,7 @@ use super::write::{Write, Writer};
 use super::{Cube, Started};
 use crate::report::Ending;
 use crate::store::Root;
-use crate::store::root::{Removed, Version};
+use crate::store::root::{Entry, Removed, Version};
 
 /// What to do when the remote cube changes under a push.
 const AGAIN: &str = "run the same command again, which says whether both can stand";
@@ -200,7 +201,12 @@ impl Push<'_> {
 
     async fn carry_out(&self, inventory: &mut Inventory, pushed: &mut Pushed) -> Result<(), Halt> {
         self.note_what_stands(inventory);
+        let mut has_looked = false;
         for (stage, writes) in &self.plan.stages {
+            if stage.is_of_documents() && !has_looked {
+                self.look_again(pushed).await?;
+                has_looked = true;
+            }
             self.write(*stage, writes, inventory, pushed).await?;
         }
         self.delete(inventory, pushed).await?;
@@ -272,8 +278,26 @@ impl Push<'_> {
         Some(inventory::Pulled::read(entry, version, class, hash.clone()))
     }
 
-    /// Records which writings were pushed. Another writing in the moment since would be taken
-    /// for this one only until the object is pushed again, which reads it.
+    /// Refuses to publish what others have written into meanwhile.
+    async fn look_again(&self, pushed: &mut Pushed) -> Result<(), Halt> {
+        let now = tree::list(&self.started.root).await?;
+        let Meanwhile { here, aside } = self.again(&now).meanwhile();
+        if !here.is_empty() {
+            let root = self.started.root.url().to_owned();
+            return Err(Halt::Meanwhile { keys: here, root });
+        }
+        if !aside.is_empty() {
+            let names = named(&aside);
+            pushed.warnings.push(format!(
+                "the remote cube was changed by somebody else meanwhile, but not where this push writes: {names}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Records which writings were pushed, and tells of objects that others have written into
+    /// them after the last look. Another writing in the moment since would be taken for this
+    /// one only until the object is pushed again, which reads it.
     async fn look_back(&self, inventory: &mut Inventory) -> Result<(), Halt> {
         let now = tree::list(&self.started.root).await?;
         for write in self.plan.writes() {
@@ -282,7 +306,21 @@ impl Push<'_> {
                 record.note(entry);
             }
         }
-        Ok(())
+        let keys = self.again(&now).mixed();
+        let root = self.started.root.url().to_owned();
+        match keys.is_empty() {
+            true => Ok(()),
+            false => Err(Halt::Mixed { keys, root }),
+        }
+    }
+
+    fn again<'b>(&'b self, now: &'b BTreeMap<String, Entry>) -> Again<'b> {
+        Again {
+            local: self.local_tree,
+            remote: self.remote_tree,
+            plan: self.plan,
+            now,
+        }
     }
 
     /// Deletes what is planned, if it is still what was planned for.

@@ -331,9 +331,11 @@ impl Planner<'_> {
             return;
         }
         let touched = self.plan.touched();
-        let overlaps = touched
-            .iter()
-            .any(|key| moved.iter().any(|moved| overlap(self.sides, key, moved)));
+        let overlaps = touched.iter().any(|key| {
+            moved
+                .iter()
+                .any(|moved| overlap(self.sides.local, key, moved))
+        });
         let names = named(&moved);
         match overlaps {
             true => self.refuse(format!(

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::pair::root;
+use super::pair::{SHARD, root};
 use crate::common::cubes::Cubes;
 use crate::common::faults::{FaultStore, Op, Rule};
-use crate::common::library::{in_memory, settings};
-use crate::common::stores::TestStore;
+use crate::common::library::{in_memory, put_now, settings, tree_in};
+use crate::common::stores::{TestStore, Tree};
 use object_store::memory::InMemory;
 use zagg_stream::Root;
-use zagg_stream::cube::{Cube, PushOptions};
+use zagg_stream::cube::{Cube, PushOptions, Pushed};
 
 /// Does `act` right before the first call of this class to a key with this in it.
 fn once(op: Op, part: &'static str, act: impl Fn() + Send + Sync + 'static) -> Rule {
@@ -27,14 +27,14 @@ fn scripted_cube(store: &FaultStore) -> Cube {
     Cube::new(Root::new(Arc::new(store.clone()), "memory://scripted")).settings(settings(""))
 }
 
-/// A copy with a third slice, of a remote cube in memory.
+/// A copy with a third slice that lacks `absent`, of a remote cube in memory.
 struct Append {
     remote: Arc<InMemory>,
     local: TestStore,
 }
 
 impl Append {
-    async fn new() -> Self {
+    async fn new(absent: &str) -> Self {
         let cubes = Cubes::load();
         let mut before = cubes.tree("same_size_append/remote");
         before.insert("notes/of/others".to_owned(), b"old".to_vec());
@@ -47,9 +47,66 @@ impl Append {
         let pulled = scripted_cube(&store).pull(false, open).await.unwrap();
         assert_eq!(pulled.ended.exit_code, 0);
         for (key, bytes) in cubes.tree("same_size_append/local") {
-            append.local.write(&key, bytes);
+            if key != absent {
+                append.local.write(&key, bytes);
+            }
         }
         append
+    }
+
+    /// Pushes, while `key` is written by somebody else right before the first call of the
+    /// class to a key with `part` in it.
+    async fn push_while(&self, op: Op, part: &'static str, key: &'static str) -> Pushed {
+        let remote = self.remote.clone();
+        let rule = once(op, part, move || put_now(&remote, key, "somebody else's"));
+        let store = FaultStore::new(self.remote.clone(), [rule]);
+        let (local, options) = (root(&self.local), PushOptions::default());
+        scripted_cube(&store).push(&local, options).await.unwrap()
+    }
+
+    async fn tree(&self) -> Tree {
+        tree_in(&*self.remote).await
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_appears_in_the_new_slice_keeps_it_from_being_published() {
+    for key in [SHARD, "descending/r20m/x/c/0"] {
+        let append = Append::new(SHARD).await;
+        let before = append.tree().await;
+        let pushed = append.push_while(Op::Put, "/vv/c/2/", key).await;
+        assert_eq!(pushed.ended.exit_code, 3, "{key}");
+        let error = pushed.ended.error.unwrap();
+        assert!(error.contains(key), "{error}");
+        let after = append.tree().await;
+        for (key, bytes) in &before {
+            if key.ends_with("zarr.json") {
+                assert_eq!(after.get(key), Some(bytes), "{key}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_appears_after_the_documents_is_told() {
+    let append = Append::new(SHARD).await;
+    let pushed = append
+        .push_while(Op::Put, "r10m/time/zarr.json", SHARD)
+        .await;
+    assert_eq!(pushed.ended.exit_code, 3);
+    let error = pushed.ended.error.unwrap();
+    assert!(
+        error.contains(SHARD) && error.contains("cube check"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn what_appears_elsewhere_lets_a_push_pass() {
+    for key in ["notes/of/others", "another/zarr.json"] {
+        let append = Append::new("").await;
+        let pushed = append.push_while(Op::Put, "/vv/c/2/", key).await;
+        assert_eq!(pushed.ended.exit_code, 0, "{key}: {:?}", pushed.ended.error);
     }
 }
 
@@ -70,7 +127,7 @@ async fn what_moved_in_the_copy_is_named_in_the_copy() {
 
 #[tokio::test]
 async fn what_was_deleted_meanwhile_is_told_so() {
-    let append = Append::new().await;
+    let append = Append::new("").await;
     let (remote, key) = (append.remote.clone(), "descending/r10m/time/c/0");
     let delete = move || {
         let path = object_store::path::Path::from(key);
@@ -91,7 +148,7 @@ async fn what_was_deleted_meanwhile_is_told_so() {
 
 #[tokio::test]
 async fn a_push_that_is_told_to_stop_reads_no_objects() {
-    let append = Append::new().await;
+    let append = Append::new("").await;
     let store = FaultStore::new(append.remote.clone(), []);
     let stopped = scripted_cube(&store);
     stopped.stop().stop();
