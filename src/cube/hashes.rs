@@ -25,7 +25,8 @@ pub(super) struct Hashes {
 }
 
 impl Hashes {
-    /// Reads them.
+    /// Reads them. What may be written over is read whole for its version as well, which
+    /// listings lack on stores that rewrite only on a generation.
     ///
     /// # Errors
     /// Any failed request; that it was told to stop.
@@ -34,6 +35,7 @@ impl Hashes {
         inventory: &Inventory,
         (local, local_tree): (&Root, &Tree),
         (remote, remote_tree): (&Root, &Tree),
+        replace_bulk: bool,
     ) -> Result<Self, CubeError> {
         let pulled = |key: &str| inventory.objects.get(key);
         let here = local_tree.objects.keys().filter(|key| {
@@ -44,7 +46,7 @@ impl Hashes {
         let hashes = hash_all(cube, local, local_tree, here, |_, hash| hash).await?;
         let there = remote_tree.objects.iter().filter(|(key, entry)| {
             let here = local_tree.objects.get(*key).zip(hashes.get(*key));
-            node_of(key).is_none() && is_unknown(pulled(key), here, entry)
+            node_of(key).is_none() && is_unknown(pulled(key), here, entry, replace_bulk)
         });
         let keys = there.map(|(key, _)| key.clone()).collect();
         let of = |version, hash| (hash, version);
@@ -57,16 +59,22 @@ impl Hashes {
 }
 
 /// Whether a remote object must be read to say what becomes of it.
-fn is_unknown(pulled: Option<&Pulled>, here: Option<(&Entry, &String)>, there: &Entry) -> bool {
+fn is_unknown(
+    pulled: Option<&Pulled>,
+    here: Option<(&Entry, &String)>,
+    there: &Entry,
+    replace_bulk: bool,
+) -> bool {
     match pulled {
         // An object that was left there, and is here: it may be the same.
         Some(pulled) if pulled.sha256.is_none() => {
-            here.is_some_and(|(here, _)| here.size == there.size)
+            here.is_some_and(|(here, _)| replace_bulk || here.size == there.size)
         }
         // Gone or changed here, or changed there.
         Some(pulled) => {
             let changed = pulled.sha256.as_ref() != here.map(|(_, hash)| hash);
-            (changed && pulled.class != Class::Bulk) || !pulled.is(there)
+            let may_go = pulled.class != Class::Bulk || (replace_bulk && here.is_some());
+            (changed && may_go) || !pulled.is(there)
         }
         None => here.is_some(),
     }

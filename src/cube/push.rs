@@ -56,6 +56,7 @@ impl Cube {
             &inventory,
             (&local, &local_tree),
             (remote, &remote_tree),
+            options.replace_bulk,
         )
         .await?;
         let mut plan = sync::plan(&Sides {

@@ -172,11 +172,10 @@ impl Planner<'_> {
             (true, Class::Bulk) => return self.refuse(refuse::bulk_changed(key)),
             (true, _) => {}
         }
-        let expected = match (there, sides.remote.objects.get(key)) {
-            (Some((_, version)), _) => Expected::Writing(version.clone()),
-            (None, Some(entry)) => Expected::Writing(Version::from(entry)),
+        let expected = match there {
+            Some((_, version)) => Expected::Writing(version.clone()),
             // Gone there, which is found to have moved.
-            (None, None) => Expected::Absent,
+            None => Expected::Absent,
         };
         self.write(stage, key, expected);
     }
