@@ -179,6 +179,15 @@ impl Array {
         })
     }
 
+    /// Which object of a one-dimensional array `key`, below it, is, if its shape reaches it.
+    pub(crate) fn object_index(&self, key: &str) -> Option<u64> {
+        let &[index] = self.keys?.indices(key)?.as_slice() else {
+            return None;
+        };
+        let is_it = self.object_key(index).as_deref() == Some(key);
+        (is_it && index < self.objects()?).then_some(index)
+    }
+
     /// How many objects a one-dimensional array is cut into.
     pub(crate) fn objects(&self) -> Option<u64> {
         match (self.shape.as_slice(), self.object_shape.as_deref()?) {
@@ -408,6 +417,14 @@ mod tests {
 
     #[test]
     fn objects_are_told_by_their_names() {
+        let time = array(json!({
+            "shape": [1_000_000_000_000_u64], "chunk_key_encoding": "default",
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [512]}},
+        }));
+        assert_eq!(time.object_index("c/7"), Some(7));
+        for key in ["c/07", "c/1953125000", "c/7/0", "c", "7"] {
+            assert_eq!(time.object_index(key), None, "{key}");
+        }
         assert_eq!(array_by_name("a/vv/c/0/12"), Some("a/vv"));
         for key in ["a/c", "a/c/", "a/c/0.part", "c/0", "a/0/1", "a/c/0//1"] {
             assert_eq!(array_by_name(key), None, "{key}");

@@ -1,14 +1,35 @@
 //! Pulls of cubes with odd objects in them, and stores that want more than an entity tag.
 
 use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use super::generations::Generations;
-use super::pair::root;
+use super::pair::{cube, root};
 use crate::common::cubes::Cubes;
 use crate::common::library::{in_memory, settings, tree_in};
 use crate::common::stores::TestStore;
+use serde_json::json;
 use zagg_stream::Root;
 use zagg_stream::cube::{Cube, PushOptions};
+
+#[test]
+fn a_length_that_cannot_be_is_found_at_once() {
+    let store = TestStore::of(&Cubes::load().tree("healthy"));
+    store.edit_json("ascending/r10m/time/zarr.json", |time| {
+        time["shape"] = json!([1_000_000_000_000_u64]);
+        time["chunk_grid"]["configuration"]["chunk_shape"] = json!([1]);
+    });
+    let (told, hears) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all();
+        let checked = runtime.build().unwrap().block_on(cube(&store).check());
+        told.send(checked.unwrap().ended.exit_code).unwrap();
+    });
+    let code = hears.recv_timeout(Duration::from_secs(30));
+    assert_eq!(code, Ok(1));
+}
 
 #[tokio::test]
 async fn bulk_objects_are_replaced_on_a_store_that_wants_a_generation() {
