@@ -180,14 +180,16 @@ impl Pull<'_> {
         fetched
     }
 
-    /// Records the copy as complete, if the remote cube is still what was listed.
+    /// Records the copy as complete, if the remote cube is still what was listed, objects no
+    /// node owns aside.
     async fn complete(&self, mut inventory: Inventory) -> Result<(), Halt> {
         let now = tree::list(&self.started.root).await?;
         let listed = &self.tree.objects;
+        let counts = |key: &&String| !self.tree.class(key).is_foreign();
         let written = |key: &&String| listed.get(*key) != now.get(*key);
-        if let Some(key) = now.keys().chain(listed.keys()).find(written) {
-            let was_deleted = !now.contains_key(key);
-            return Err(Halt::moved(&self.started.root, key, was_deleted));
+        let moved = now.keys().chain(listed.keys());
+        if let Some(key) = moved.filter(counts).find(written) {
+            return Err(Halt::moved(&self.started.root, key, !now.contains_key(key)));
         }
         inventory.complete = true;
         Ok(inventory.write(&self.local).await?)

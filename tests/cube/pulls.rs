@@ -7,11 +7,31 @@ use std::time::Duration;
 use super::generations::Generations;
 use super::pair::{cube, root};
 use crate::common::cubes::Cubes;
-use crate::common::library::{in_memory, settings, tree_in};
+use crate::common::faults::{FaultStore, Op, Rule};
+use crate::common::library::{in_memory, put_now, settings, tree_in};
 use crate::common::stores::TestStore;
 use serde_json::json;
 use zagg_stream::Root;
 use zagg_stream::cube::{Cube, PushOptions};
+
+#[tokio::test]
+async fn what_others_note_beside_a_cube_does_not_refuse_a_pull() {
+    let inner = in_memory(&Cubes::load().tree("foreign_and_nested")).await;
+    let beside = inner.clone();
+    let note = move |key: &str| {
+        if key.ends_with("/x/c/0") {
+            put_now(&beside, "README.txt", key);
+            put_now(&beside, "logs/today", key);
+        }
+        false
+    };
+    let store = FaultStore::new(inner, [Rule::on([Op::Get]).key(note)]);
+    let local = TestStore::empty();
+    let remote = Root::new(Arc::new(store), "memory://scripted");
+    let remote = Cube::new(remote).settings(settings(""));
+    let pulled = remote.pull(false, || Ok(root(&local))).await.unwrap();
+    assert_eq!(pulled.ended.exit_code, 0, "{:?}", pulled.ended.error);
+}
 
 #[test]
 fn a_length_that_cannot_be_is_found_at_once() {
