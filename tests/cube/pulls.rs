@@ -6,13 +6,62 @@ use std::time::Duration;
 
 use super::generations::Generations;
 use super::pair::{cube, root};
+use crate::common::binary::Zagg;
 use crate::common::cubes::Cubes;
 use crate::common::faults::{FaultStore, Op, Rule};
 use crate::common::library::{in_memory, put_now, settings, tree_in};
-use crate::common::stores::TestStore;
+use crate::common::s3::S3Server;
+use crate::common::stores::{TestStore, differences};
 use serde_json::json;
 use zagg_stream::Root;
 use zagg_stream::cube::{Cube, PushOptions};
+
+/// What consoles leave where somebody made a folder, and names that no file can have.
+#[test]
+fn what_cannot_be_a_file_is_left_where_it_is() {
+    let server = S3Server::start();
+    let whole = Cubes::load().tree("healthy");
+    let mut tree = whole.clone();
+    let long = format!("notes/{}", "n".repeat(300));
+    for key in [
+        "",
+        "ascending/",
+        "ascending/r10m/x/c/",
+        "ascending/r10m/vv/c/0/",
+        "a#1",
+        &long,
+    ] {
+        tree.insert(key.to_owned(), Vec::new());
+    }
+    let bucket = server.bucket("odd", &tree);
+    for full in [true, false] {
+        let local = TestStore::empty();
+        let pull = bucket
+            .environment(Zagg::new("cube"))
+            .arg("pull")
+            .arg("--json");
+        let pull = pull.arg(bucket.url()).arg(local.root());
+        let pull = if full { pull.arg("--full") } else { pull };
+        let pulled = pull.run().expect_code(0);
+        if full {
+            assert_eq!(differences(&whole, &local.tree()), [""; 0]);
+            let warnings = pulled.warnings().join(" ");
+            for key in ["`a#1`", "`ascending`", "no file can have"] {
+                assert!(warnings.contains(key), "{key} is not in {warnings}");
+            }
+        }
+        let push = bucket
+            .environment(Zagg::new("cube"))
+            .arg("push")
+            .arg("--json");
+        let pushed = push
+            .arg(local.root())
+            .arg(bucket.url())
+            .run()
+            .expect_code(0);
+        assert_eq!(pushed.text("/outcome"), "nothing-to-do");
+    }
+}
 
 #[tokio::test]
 async fn what_others_note_beside_a_cube_does_not_refuse_a_pull() {
