@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::again::{Again, Meanwhile};
 use super::check::Judged;
 use super::error::{CubeError, Halt};
-use super::finding::{Heal, Rule};
+use super::finding::{Finding, Heal, Rule};
 use super::hashes::Hashes;
 use super::inventory::{self, Inventory, hash};
 use super::layout::{below, named, node_of};
@@ -67,7 +67,7 @@ impl Cube {
             remote_hashes: &hashes.remote,
             replace_bulk: options.replace_bulk,
         });
-        judge_local(&local_tree, &mut plan);
+        judge_local(&local_tree, (remote, &remote_tree), &mut plan);
         if !plan.refusals.is_empty() {
             return Err(CubeError::Push {
                 root: remote.url().to_owned(),
@@ -104,34 +104,50 @@ async fn complete_inventory(local: &Root, remote: &Root) -> Result<Inventory, Cu
 
 /// Adds what is wrong with the local copy where this push writes: half an append is not
 /// published.
-fn judge_local(local: &Tree, plan: &mut PushPlan) {
+fn judge_local(local: &Tree, remote: (&Root, &Tree), plan: &mut PushPlan) {
     if plan.is_empty() {
         return;
     }
     let judged = Judged::of(local.clone(), BTreeMap::new());
     let touched = plan.touched();
-    let (mut refusals, mut warnings) = (Vec::new(), Vec::new());
-    for orbit in &judged.orbits {
-        if !touched.iter().any(|key| below(key, &orbit.path).is_some()) {
-            continue;
-        }
-        refusals.extend(judged.refusals(&orbit.path).map(|finding| {
-            let message = &finding.message;
-            format!("in the local copy, {message}; finish the append there, or pull anew and append again")
-        }));
-    }
+    let touches = |path: &str| touched.iter().any(|key| below(key, path).is_some());
+    let orbits = judged.orbits.iter().filter(|orbit| touches(&orbit.path));
+    let refused: Vec<&Finding> = orbits
+        .flat_map(|orbit| judged.refusals(&orbit.path))
+        .collect();
+    let mut warnings = Vec::new();
     for finding in &judged.findings {
         let missing = finding.heal == Heal::Mends;
-        let stale = finding.rule == Rule::Consolidated
-            && touched
-                .iter()
-                .any(|key| below(key, &finding.path).is_some());
+        let stale = finding.rule == Rule::Consolidated && touches(&finding.path);
         if missing || stale {
             warnings.push(format!("in the local copy, {}", finding.message));
         }
     }
-    plan.refusals.extend(refusals);
+    plan.refusals.extend(refused_here(&refused, remote));
     plan.warnings.extend(warnings);
+}
+
+/// What is wrong here, and where it is to be mended: no new pull mends what is wrong in the
+/// remote cube as well.
+fn refused_here(refused: &[&Finding], (root, remote): (&Root, &Tree)) -> Vec<String> {
+    if refused.is_empty() {
+        return Vec::new();
+    }
+    let there = Judged::of(remote.clone(), BTreeMap::new()).findings;
+    let root = root.url();
+    let told = refused.iter().map(|finding| {
+        let message = &finding.message;
+        match there.contains(finding) {
+            true => format!(
+                "in the remote cube, too, {message}; mend it there first, `zagg-stream cube check {root}` names \
+                 all of it, then pull anew"
+            ),
+            false => format!(
+                "in the local copy, {message}; finish the append there, or pull anew and append again"
+            ),
+        }
+    });
+    told.collect()
 }
 
 struct Push<'a> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::pair::{SHARD, root};
+use super::pair::{Pair, SHARD, cube, root};
 use crate::common::cubes::Cubes;
 use crate::common::faults::{FaultStore, Op, Rule};
 use crate::common::library::{in_memory, put_now, settings, tree_in};
@@ -158,4 +158,16 @@ async fn a_push_that_is_told_to_stop_reads_no_objects() {
     assert!(error.to_string().contains("run the same command again"));
     let objects = store.calls_where(Op::Get, |key| !key.ends_with("zarr.json"));
     assert_eq!(objects, 0);
+}
+
+#[tokio::test]
+async fn a_cube_that_was_ragged_when_it_was_pulled_is_to_be_looked_at_there() {
+    let pair = Pair::golden("ragged_append").await;
+    let mut keys = pair.local.tree().into_keys();
+    let x = keys.find(|key| key.ends_with("r10m/x/c/0")).unwrap();
+    pair.local.write(&x, "other");
+    let check = format!("zagg-stream cube check {}", pair.remote.root().display());
+    pair.assert_refused(&["in the remote cube, too,", &check])
+        .await;
+    assert_eq!(cube(&pair.remote).check().await.unwrap().ended.exit_code, 1);
 }
