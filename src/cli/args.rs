@@ -408,7 +408,7 @@ pub(super) struct CubePushArgs {
     #[arg(long)]
     pub dry_run: bool,
     /// Write over objects of bulk arrays, too, when they were pulled with --full and have
-    /// changed since.
+    /// changed since, and over objects that no array shows.
     #[arg(long)]
     pub replace_bulk: bool,
     #[command(flatten)]

@@ -7,14 +7,13 @@ use serde_json::{Map, Value};
 
 use super::fetch;
 use super::finding::{Finding, Heal, Rule, Severity};
-use super::layout::{FINEST, Group, Node, ORBITS, TIME, bare, below, join, named};
+use super::layout::{
+    FINEST, Group, Node, ORBITS, TIME, array_by_name, bare, below, first, join, named, split,
+};
 use super::orbit::{self, Orbit};
 use super::times::{self, Times};
 use super::tree::Tree;
 use crate::store::{Root, StoreError};
-
-/// Differences of a consolidated block that a message names.
-const NAMED: usize = 3;
 
 /// A cube as it was read, and what is wrong with it.
 #[derive(Debug)]
@@ -71,6 +70,7 @@ impl Judged {
             Finding::aside(Rule::Fetch, &offending.array, message)
         }));
         findings.extend(past_end(&tree));
+        findings.extend(orphans(&tree));
         findings.extend(foreign(&tree));
         Self {
             tree,
@@ -157,15 +157,11 @@ fn stale(tree: &Tree, path: &str, group: &Group) -> Option<Finding> {
     if wrong.is_empty() {
         return None;
     }
-    let more = match wrong.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
     let message = format!(
-        "the consolidated metadata of `{}` disagrees with its nodes: {}{more}; whoever opens the group \
+        "the consolidated metadata of `{}` disagrees with its nodes: {}; whoever opens the group \
          through it sees an older state",
         if path.is_empty() { "/" } else { path },
-        wrong[..wrong.len().min(NAMED)].join(", ")
+        first(&wrong)
     );
     Some(Finding::aside(Rule::Consolidated, path, message))
 }
@@ -204,8 +200,32 @@ fn past_end(tree: &Tree) -> Option<Finding> {
     (!keys.is_empty()).then(|| Finding::aside(Rule::PastEnd, "", message))
 }
 
+fn orphans(tree: &Tree) -> Option<Finding> {
+    let keys = tree.foreign().filter(|key| is_orphan(tree, key));
+    let keys: Vec<String> = keys.map(str::to_owned).collect();
+    let message = format!(
+        "objects named like chunks of arrays that have no document, as after a push that was cut short: {}; \
+         they come to life with the array",
+        named(&keys)
+    );
+    (!keys.is_empty()).then(|| Finding::aside(Rule::Orphan, "", message))
+}
+
+/// Whether an object no node owns would be of an array, if that had a document. Those where
+/// a heal puts `time` are its business, and those of a v2 array have a node of their own.
+fn is_orphan(tree: &Tree, key: &str) -> bool {
+    array_by_name(key).is_some_and(|path| {
+        let is_healed =
+            split(path).is_some_and(|(level, name)| name == TIME && tree.group(level).is_some());
+        let is_old = tree.objects.contains_key(&join(path, ".zarray"));
+        let is_below = tree.array_above(key).is_some() || tree.documents.contains_key(path);
+        !(is_healed || is_old || is_below)
+    })
+}
+
 fn foreign(tree: &Tree) -> Option<Finding> {
-    let keys: Vec<String> = tree.foreign().map(str::to_owned).collect();
+    let keys = tree.foreign().filter(|key| !is_orphan(tree, key));
+    let keys: Vec<String> = keys.map(str::to_owned).collect();
     let message = format!(
         "objects that belong to no Zarr v3 node: {}; they are left alone",
         named(&keys)

@@ -1,9 +1,10 @@
 //! Why nothing is done to a cube, or not all of it. Each message names the cure.
 
 use super::fetch::Offending;
+use super::layout::named;
 use crate::error::FaultKind;
 use crate::report::Ending;
-use crate::store::{RootError, StoreError};
+use crate::store::{Root, RootError, StoreError};
 
 /// Why nothing was done.
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +16,12 @@ pub enum CubeError {
     /// A request failed before anything was written.
     #[error("{0}; nothing was written, mend that and run again")]
     Store(#[from] StoreError),
+    /// It was told to stop before anything was written.
+    #[error("stopped before anything was written to `{root}`; run the same command again")]
+    Stopped {
+        /// The root.
+        root: String,
+    },
     /// Documents of the cube describe no nodes, or nodes that cannot be where they are.
     #[error(
         "the cube at `{root}` cannot be told apart into arrays: {}; mend these documents from a copy, then \
@@ -90,6 +97,7 @@ impl CubeError {
         match self {
             Self::Root(error) => error.kind(),
             Self::Store(error) => error.kind(),
+            Self::Stopped { .. } => FaultKind::Cancelled,
             Self::Malformed { .. }
             | Self::Unsafe { .. }
             | Self::Occupied { .. }
@@ -103,6 +111,7 @@ impl CubeError {
     pub fn ending(&self) -> Ending {
         match self {
             Self::Store(_) => Ending::Aborted,
+            Self::Stopped { .. } => Ending::Interrupted,
             _ => Ending::Refused,
         }
     }
@@ -113,29 +122,62 @@ impl CubeError {
 pub(crate) enum Halt {
     /// It was told to.
     Stopped,
-    /// Somebody else has written this key.
-    Moved(String),
+    /// Somebody else has written or deleted an object.
+    Moved {
+        key: String,
+        /// Of whichever side it is on.
+        root: String,
+        was_deleted: bool,
+    },
+    /// Others have written or deleted objects that would be published with what was written.
+    Meanwhile { keys: Vec<String>, root: String },
+    /// Objects of others have been published with what was written.
+    Mixed { keys: Vec<String>, root: String },
     /// A request failed.
     Store(StoreError),
 }
 
 impl Halt {
+    /// That somebody else has written or deleted the object at `key`.
+    pub(crate) fn moved(root: &Root, key: &str, was_deleted: bool) -> Self {
+        Self::Moved {
+            key: key.to_owned(),
+            root: root.url().to_owned(),
+            was_deleted,
+        }
+    }
+
     /// How the command ends.
     pub(crate) fn ending(&self) -> Ending {
         match self {
             Self::Stopped => Ending::Interrupted,
-            Self::Moved(_) => Ending::Refused,
+            Self::Moved { .. } | Self::Meanwhile { .. } | Self::Mixed { .. } => Ending::Refused,
             Self::Store(_) => Ending::Aborted,
         }
     }
 
     /// What to tell of it; `again` is the way on when somebody else writes.
-    pub(crate) fn message(&self, root: &str, again: &str) -> String {
+    pub(crate) fn message(&self, again: &str) -> String {
         const RESUME: &str = "what was written is complete, run the same command again to go on";
         match self {
             Self::Stopped => format!("stopped; {RESUME}"),
-            Self::Moved(key) => format!(
+            Self::Moved {
+                key,
+                root,
+                was_deleted: true,
+            } => format!("`{key}` under `{root}` was deleted by somebody else meanwhile; {again}"),
+            Self::Moved { key, root, .. } => format!(
                 "`{key}` under `{root}` was written by somebody else meanwhile and was left alone; {again}"
+            ),
+            Self::Meanwhile { keys, root } => format!(
+                "`{root}` was changed by somebody else meanwhile where this push writes: {}; no document was \
+                 written, so that readers see the old state; {again}",
+                named(keys)
+            ),
+            Self::Mixed { keys, root } => format!(
+                "objects of somebody else have appeared in `{root}` within what was pushed: {}; look whose they \
+                 are, delete those that are not of this copy by hand, then `zagg-stream cube check {root}`",
+                named(keys)
             ),
             Self::Store(error) => format!("{error}; {RESUME}"),
         }

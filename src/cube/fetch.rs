@@ -3,8 +3,11 @@
 
 use serde::Serialize;
 
-use super::layout::{Array, TIME};
+use super::layout::{Array, TIME, ancestors, split};
 use super::tree::{Class, Tree};
+
+/// Bytes of the longest name a file can have.
+const MOST_OF_A_NAME: usize = 255;
 
 /// An array that an append could damage when its objects were not fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -79,11 +82,47 @@ fn judge(array: &Array) -> Option<(Unsafe, Option<u64>)> {
     (extent != 1).then_some((Unsafe::TimeExtent, Some(extent)))
 }
 
-/// The keys a fetch transfers: all of them, or every document and every object below an
-/// array of at most one dimension.
-pub(crate) fn selected(tree: &Tree, full: bool) -> Vec<&str> {
-    let keys = tree.objects.keys().map(String::as_str);
-    let travels = |class| matches!(class, Class::Metadata | Class::Coordinate | Class::Stray);
-    keys.filter(|key| full || travels(tree.class(key)))
-        .collect()
+/// What a fetch does with the objects of a cube.
+#[derive(Debug, Default)]
+pub(crate) struct Selected<'a> {
+    /// Keys it transfers.
+    pub wanted: Vec<&'a str>,
+    /// Keys it would transfer if there could be such files.
+    pub left_out: Vec<String>,
+}
+
+/// Selects everything, or every document and every object below an array of at most one
+/// dimension. What no node owns and no file can be called is left out.
+pub(crate) fn selected(tree: &Tree, full: bool) -> Selected<'_> {
+    let mut selected = Selected::default();
+    for key in tree.objects.keys() {
+        let class = tree.class(key);
+        let travels = matches!(class, Class::Metadata | Class::Coordinate | Class::Stray);
+        if class.is_foreign() && (full || travels) && !can_be_a_file(tree, key) {
+            selected.left_out.push(key.clone());
+        } else if full || travels {
+            selected.wanted.push(key);
+        }
+    }
+    selected
+}
+
+/// Whether a file can be called `key` beside the others: it is no directory of theirs, as
+/// the markers are that some programs leave for folders, nor below one of them, and each of
+/// its names is one that a disk takes and a listing of it shows.
+fn can_be_a_file(tree: &Tree, key: &str) -> bool {
+    let fits =
+        |name: &str| !name.is_empty() && name.len() <= MOST_OF_A_NAME && !name.contains('\0');
+    // How the client names a file whose write is under way.
+    let is_staged = |name: &str| {
+        let number = name.split_once('#').map(|(_, number)| number);
+        number.is_some_and(|number| {
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        })
+    };
+    let is_file = |path: &str| tree.objects.contains_key(path) && !tree.class(path).is_foreign();
+    key.split('/').all(fits)
+        && !split(key).is_some_and(|(_, name)| is_staged(name))
+        && tree.keys_below(key).next().is_none()
+        && !ancestors(key).any(is_file)
 }

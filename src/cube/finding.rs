@@ -39,6 +39,8 @@ pub enum Rule {
     Fetch,
     /// No object of an array with slices lies past its end.
     PastEnd,
+    /// No object is named like a chunk of an array that has no document.
+    Orphan,
     /// Every object belongs to a node.
     Foreign,
 }

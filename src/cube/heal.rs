@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use super::check::Judged;
-use super::layout::{CONSOLIDATED, FINEST, TIME, ancestors, bare, below, document_of, join};
+use super::error::Halt;
+use super::layout::{TIME, ancestors, bare, below, block_of, document_of, join, source_of};
 use super::write::{Body, Write};
 use crate::store::json;
 use crate::store::root::{Expected, Versioned};
@@ -39,7 +40,7 @@ impl HealPlan {
             if judged.refusals(&orbit.path).next().is_some() {
                 continue;
             }
-            let source = join(&join(&orbit.path, FINEST), TIME);
+            let source = source_of(&orbit.path);
             let Some(document) = judged.tree.documents.get(&source) else {
                 continue;
             };
@@ -104,7 +105,7 @@ impl HealPlan {
 fn drop_block(judged: &Judged, path: &str) -> Option<Write> {
     let document = judged.tree.documents.get(path)?;
     let value = document.value.as_ref()?;
-    value.get(CONSOLIDATED)?;
+    block_of(value)?;
     Some(Write {
         key: document_of(path),
         body: Body::Here(Bytes::from(json::python_compact(&bare(value)))),
@@ -132,7 +133,7 @@ pub(crate) async fn leftovers(
     Ok(found)
 }
 
-/// The first key of a `time` array that was copied and is not what was read any more.
+/// What has moved of a `time` array that was copied, if it is not what was read any more.
 ///
 /// # Errors
 /// Any failed request.
@@ -140,13 +141,13 @@ pub(crate) async fn moved_source(
     root: &Root,
     judged: &Judged,
     plan: &HealPlan,
-) -> Result<Option<String>, StoreError> {
+) -> Result<Option<Halt>, StoreError> {
     for orbit in &judged.orbits {
         let healed = |level: &String| below(level, &orbit.path).is_some();
         if !plan.levels.iter().any(healed) {
             continue;
         }
-        let source = join(&join(&orbit.path, FINEST), TIME);
+        let source = source_of(&orbit.path);
         let document = judged.tree.documents.get(&source);
         let document = document.map(|document| (document_of(&source), &document.bytes));
         let objects = judged
@@ -156,8 +157,9 @@ pub(crate) async fn moved_source(
             .flat_map(|times| times.objects.values());
         let objects = objects.map(|object| (object.key.clone(), &object.bytes));
         for (key, bytes) in document.into_iter().chain(objects) {
-            if root.get_if_present(&key).await?.as_ref() != Some(bytes) {
-                return Ok(Some(key));
+            let found = root.get_if_present(&key).await?;
+            if found.as_ref() != Some(bytes) {
+                return Ok(Some(Halt::moved(root, &key, found.is_none())));
             }
         }
     }

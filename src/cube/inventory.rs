@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::error::CubeError;
 use super::tree::Class;
-use crate::store::root::{Entry, Version};
+use crate::store::root::{Entry, Op, Version};
 use crate::store::{Root, StoreError};
 
 /// What the name of a local copy is followed by.
@@ -42,10 +42,10 @@ pub(crate) struct Pulled {
     pub class: Class,
     /// Its bytes.
     pub size: u64,
-    /// Its entity tag when it was listed; none after a push, when its hash alone tells
-    /// whether it has been written since.
+    /// Its entity tag when it was listed or read. None after a push that was cut short, when
+    /// its hash alone tells whether it has been written since.
     pub e_tag: Option<String>,
-    /// Seconds since 1970; for stores without entity tags, none after a push.
+    /// Seconds since 1970, for stores without entity tags; none where the tag is none.
     pub last_modified: Option<i64>,
     /// Hex SHA-256 of its bytes; only of what was fetched or pushed.
     pub sha256: Option<String>,
@@ -71,6 +71,23 @@ impl Pulled {
             e_tag: None,
             last_modified: None,
             sha256: Some(hash(bytes)),
+        }
+    }
+
+    /// An object that was listed, and the writing of it that was read.
+    pub(crate) fn read(entry: &Entry, version: &Version, class: Class, sha256: String) -> Self {
+        Self {
+            e_tag: version.e_tag.clone(),
+            sha256: Some(sha256),
+            ..Self::listed(entry, class)
+        }
+    }
+
+    /// Takes note of which writing a listing shows of what was written just before it.
+    pub(crate) fn note(&mut self, entry: &Entry) {
+        if self.size == entry.size {
+            self.e_tag = entry.e_tag.clone();
+            self.last_modified = Some(entry.last_modified);
         }
     }
 
@@ -131,12 +148,20 @@ impl Inventory {
     /// keeper.
     ///
     /// # Errors
-    /// A failed request.
+    /// A failed request; an inventory that cannot be put down as JSON.
     pub(crate) async fn write(&self, local: &Root) -> Result<(), StoreError> {
         let Some(place) = local.sibling(SUFFIX) else {
             return Ok(());
         };
-        let bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
+        let bytes = serde_json::to_vec_pretty(self).map_err(|error| StoreError {
+            op: Op::Write,
+            key: String::new(),
+            root: place.url().to_owned(),
+            source: Box::new(object_store::Error::Generic {
+                store: "inventory",
+                source: error.into(),
+            }),
+        })?;
         place.put_while("", bytes, || true).await?;
         Ok(())
     }

@@ -14,7 +14,7 @@ pub(crate) const FINEST: &str = "r10m";
 /// Orbit groups that are looked at whether they declare levels or not.
 pub(crate) const ORBITS: [&str; 2] = ["ascending", "descending"];
 
-/// Keys that a message names.
+/// Keys, or the like, that a message names.
 const NAMED: usize = 5;
 
 /// Where a group repeats the documents below it.
@@ -84,12 +84,10 @@ impl Group {
         let asset = |level: &Value| Some(level.get("asset")?.as_str()?.to_owned());
         Self {
             declared: layout.map(|levels| levels.iter().filter_map(asset).collect()),
-            consolidated: document
-                .get(CONSOLIDATED)
-                .map(|block| match block.get("metadata") {
-                    Some(Value::Object(documents)) => documents.clone(),
-                    _ => Map::new(),
-                }),
+            consolidated: block_of(document).map(|block| match block.get("metadata") {
+                Some(Value::Object(documents)) => documents.clone(),
+                _ => Map::new(),
+            }),
         }
     }
 }
@@ -181,6 +179,15 @@ impl Array {
         })
     }
 
+    /// Which object of a one-dimensional array `key`, below it, is, if its shape reaches it.
+    pub(crate) fn object_index(&self, key: &str) -> Option<u64> {
+        let &[index] = self.keys?.indices(key)?.as_slice() else {
+            return None;
+        };
+        let is_it = self.object_key(index).as_deref() == Some(key);
+        (is_it && index < self.objects()?).then_some(index)
+    }
+
     /// How many objects a one-dimensional array is cut into.
     pub(crate) fn objects(&self) -> Option<u64> {
         match (self.shape.as_slice(), self.object_shape.as_deref()?) {
@@ -243,6 +250,11 @@ fn texts(list: &Value) -> Option<Vec<String>> {
     list.as_array()?.iter().map(text).collect()
 }
 
+/// What a document repeats of the documents below it; `null` is nothing.
+pub(crate) fn block_of(document: &Value) -> Option<&Value> {
+    document.get(CONSOLIDATED).filter(|block| !block.is_null())
+}
+
 /// A document without what it repeats of the documents below it.
 pub(crate) fn bare(document: &Value) -> Value {
     let mut bare = document.clone();
@@ -273,6 +285,18 @@ pub(crate) fn join(path: &str, name: &str) -> String {
     }
 }
 
+/// The path of the `time` that those of all levels of an orbit are copies of.
+pub(crate) fn source_of(orbit: &str) -> String {
+    join(&join(orbit, FINEST), TIME)
+}
+
+/// The path of the array that `key` would be a chunk of by its name alone.
+pub(crate) fn array_by_name(key: &str) -> Option<&str> {
+    let (path, indices) = key.rsplit_once("/c/")?;
+    let is_index = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    indices.split('/').all(is_index).then_some(path)
+}
+
 /// The path above `path`, and its last part; `None` for the root.
 pub(crate) fn split(path: &str) -> Option<(&str, &str)> {
     match path.rsplit_once('/') {
@@ -297,14 +321,16 @@ pub(crate) fn below<'a>(key: &'a str, path: &str) -> Option<&'a str> {
 
 /// The first of some keys, for a message.
 pub(crate) fn named(keys: &[String]) -> String {
-    let names: Vec<String> = keys
-        .iter()
-        .take(NAMED)
-        .map(|key| format!("`{key}`"))
-        .collect();
-    match keys.len().saturating_sub(NAMED) {
-        0 => names.join(", "),
-        more => format!("{} and {more} more", names.join(", ")),
+    let names: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
+    first(&names)
+}
+
+/// The first of some texts, for a message.
+pub(crate) fn first(texts: &[String]) -> String {
+    let some = texts[..texts.len().min(NAMED)].join(", ");
+    match texts.len().saturating_sub(NAMED) {
+        0 => some,
+        more => format!("{some} and {more} more"),
     }
 }
 
@@ -373,6 +399,35 @@ mod tests {
             json!({"zarr_format": 3, "node_type": "array", "shape": [-1]}),
         ] {
             assert!(Node::parse(&document).is_err(), "{document}");
+        }
+    }
+
+    #[test]
+    fn a_block_that_is_null_is_none() {
+        for (block, is_some) in [(Value::Null, false), (json!({"metadata": {}}), true)] {
+            let document = json!({
+                "zarr_format": 3, "node_type": "group", "consolidated_metadata": block,
+            });
+            let Ok(Node::Group(group)) = Node::parse(&document) else {
+                panic!("{document} is no group");
+            };
+            assert_eq!(group.consolidated.is_some(), is_some, "{document}");
+        }
+    }
+
+    #[test]
+    fn objects_are_told_by_their_names() {
+        let time = array(json!({
+            "shape": [1_000_000_000_000_u64], "chunk_key_encoding": "default",
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [512]}},
+        }));
+        assert_eq!(time.object_index("c/7"), Some(7));
+        for key in ["c/07", "c/1953125000", "c/7/0", "c", "7"] {
+            assert_eq!(time.object_index(key), None, "{key}");
+        }
+        assert_eq!(array_by_name("a/vv/c/0/12"), Some("a/vv"));
+        for key in ["a/c", "a/c/", "a/c/0.part", "c/0", "a/0/1", "a/c/0//1"] {
+            assert_eq!(array_by_name(key), None, "{key}");
         }
     }
 

@@ -18,10 +18,12 @@ use crate::settings::Settings;
 use crate::store::Root;
 use crate::watch::Watchers;
 
+mod again;
 mod check;
 mod error;
 mod fetch;
 mod finding;
+mod hashes;
 mod heal;
 mod inventory;
 mod layout;
@@ -29,6 +31,7 @@ mod moved;
 mod orbit;
 mod pull;
 mod push;
+mod refuse;
 mod report;
 mod stage;
 mod sync;
@@ -94,7 +97,7 @@ impl Started {
     }
 
     fn halted(&self, halt: &Halt, again: &str) -> Outcome {
-        let message = halt.message(self.root.url(), again);
+        let message = halt.message(again);
         self.ended(halt.ending(), Some(message))
     }
 }
@@ -236,8 +239,8 @@ impl Cube {
         writer
             .stage("groups", &plan.groups, |done| stands.push(done))
             .await?;
-        if let Some(key) = heal::moved_source(root, judged, plan).await? {
-            return Err(Halt::Moved(key));
+        if let Some(moved) = heal::moved_source(root, judged, plan).await? {
+            return Err(moved);
         }
         writer
             .stage("time", &plan.documents, |done| stands.push(done))

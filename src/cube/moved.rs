@@ -12,15 +12,19 @@ pub(super) fn moved(sides: &Sides<'_>) -> Vec<String> {
     let mut moved = Vec::new();
     for (key, pulled) in then {
         let stands = match now.get(key) {
-            // By a push that was cut short.
-            None => pulled.sha256.is_some() && !sides.local.objects.contains_key(key),
+            // By a push that was cut short; or by hand, what no array shows.
+            None if pulled.sha256.is_none() => !sides.remote.shows(key),
+            None => !sides.local.objects.contains_key(key),
             Some(entry) => {
-                let there = remote_hash(sides, key);
-                let known = pulled.sha256.is_some() && there == pulled.sha256;
-                known || (there.is_none() && pulled.is(entry)) || is_as_here(sides, key)
+                let known = match (&pulled.sha256, remote_hash(sides, key)) {
+                    (Some(then), Some(now)) => *then == now,
+                    _ => pulled.is(entry),
+                };
+                known || is_as_here(sides, key)
             }
         };
-        if !stands && !pulled.class.is_foreign() {
+        let is_foreign = pulled.class.is_foreign() && sides.local.class(key).is_foreign();
+        if !stands && !is_foreign {
             moved.push(key.clone());
         }
     }
@@ -54,13 +58,13 @@ pub(super) fn is_as_here(sides: &Sides<'_>, key: &str) -> bool {
 
 /// Whether what is written at `key` could contradict what has moved: they are of the same
 /// orbit, or what is written repeats what stands below it.
-pub(super) fn overlap(sides: &Sides<'_>, key: &str, moved: &str) -> bool {
+pub(super) fn overlap(local: &Tree, key: &str, moved: &str) -> bool {
     let orbit = |key: &str| {
         key.split_once('/')
             .map_or(String::new(), |(orbit, _)| orbit.to_owned())
     };
     let repeats = node_of(key).is_some_and(|path| {
-        let group = sides.local.group(path);
+        let group = local.group(path);
         below(moved, path).is_some() && group.is_some_and(|group| group.consolidated.is_some())
     });
     orbit(key) == orbit(moved) || repeats

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::finding::{Finding, Rule};
-use super::layout::{Array, FINEST, Node, TIME, below, join};
+use super::layout::{Array, FINEST, Node, TIME, below, join, source_of};
 use super::times::{Times, Values, require_plain};
 use super::tree::Tree;
 use crate::time::iso;
@@ -97,7 +97,7 @@ impl Judge<'_> {
 
     /// Path of the array every other `time` is a copy of.
     fn source(&self) -> String {
-        join(&self.finest(), TIME)
+        source_of(&self.orbit.path)
     }
 
     fn refuse(&mut self, rule: Rule, path: &str, message: String) {

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::{CubeError, Halt};
-use super::fetch::{offending, selected};
+use super::fetch::{Selected, offending, selected};
 use super::inventory::{self, Inventory};
-use super::layout::node_of;
+use super::layout::{named, node_of};
 use super::report::{Extent, Pulled};
 use super::tree::{self, Tree};
 use super::write::{Body, Write, Writer};
@@ -38,9 +38,11 @@ impl Cube {
             let root = started.root.url().to_owned();
             return Err(CubeError::Unsafe { root, offending });
         }
+        let Selected { wanted, left_out } = selected(&tree, full);
         let pull = Pull {
             cube: self,
-            wanted: selected(&tree, full),
+            wanted,
+            left_out,
             tree: &tree,
             local: local()?.with_retry(self.settings.retry.clone()),
             started,
@@ -53,6 +55,7 @@ struct Pull<'a> {
     cube: &'a Cube,
     tree: &'a Tree,
     wanted: Vec<&'a str>,
+    left_out: Vec<String>,
     local: Root,
     started: Started,
 }
@@ -157,6 +160,13 @@ impl Pull<'_> {
                 format!("there is nothing at `{root}`; a push will create the cube there");
             pulled.warnings.push(warning);
         }
+        if !self.left_out.is_empty() {
+            pulled.warnings.push(format!(
+                "left where they are, because no node owns them and no file can have such a name beside the \
+                 others: {}",
+                named(&self.left_out)
+            ));
+        }
         Ok(pulled)
     }
 
@@ -180,17 +190,16 @@ impl Pull<'_> {
         fetched
     }
 
-    /// Records the copy as complete, if the remote cube is still what was listed.
+    /// Records the copy as complete, if the remote cube is still what was listed, objects no
+    /// node owns aside.
     async fn complete(&self, mut inventory: Inventory) -> Result<(), Halt> {
         let now = tree::list(&self.started.root).await?;
         let listed = &self.tree.objects;
-        let moved = now
-            .iter()
-            .find(|(key, entry)| listed.get(*key) != Some(*entry))
-            .map(|(key, _)| key)
-            .or_else(|| listed.keys().find(|key| !now.contains_key(*key)));
-        if let Some(key) = moved {
-            return Err(Halt::Moved(key.clone()));
+        let counts = |key: &&String| !self.tree.class(key).is_foreign();
+        let written = |key: &&String| listed.get(*key) != now.get(*key);
+        let moved = now.keys().chain(listed.keys());
+        if let Some(key) = moved.filter(counts).find(written) {
+            return Err(Halt::moved(&self.started.root, key, !now.contains_key(key)));
         }
         inventory.complete = true;
         Ok(inventory.write(&self.local).await?)

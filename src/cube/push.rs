@@ -2,22 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::{StreamExt, TryStreamExt};
-
+use super::again::{Again, Meanwhile};
 use super::check::Judged;
 use super::error::{CubeError, Halt};
-use super::finding::{Heal, Rule};
+use super::finding::{Finding, Heal, Rule};
+use super::hashes::Hashes;
 use super::inventory::{self, Inventory, hash};
-use super::layout::{below, node_of};
+use super::layout::{below, named, node_of};
 use super::report::{Extent, Pushed};
+use super::stage::Stage;
 use super::sync::{self, PushPlan, Sides};
 use super::tree::{self, Class, Tree};
-use super::write::{WHOLE, Writer};
+use super::write::{Write, Writer};
 use super::{Cube, Started};
-use crate::budget::MemoryBudget;
 use crate::report::Ending;
-use crate::store::root::{Removed, Version};
-use crate::store::{Root, StoreError};
+use crate::store::Root;
+use crate::store::root::{Entry, Removed, Version};
 
 /// What to do when the remote cube changes under a push.
 const AGAIN: &str = "run the same command again, which says whether both can stand";
@@ -28,7 +28,7 @@ pub struct PushOptions {
     /// Whether nothing is to be written.
     pub dry_run: bool,
     /// Whether objects of bulk arrays that were pulled, which takes a full pull, may be
-    /// written over when they have changed.
+    /// written over when they have changed, and objects that no array shows.
     pub replace_bulk: bool,
 }
 
@@ -56,6 +56,7 @@ impl Cube {
             &inventory,
             (&local, &local_tree),
             (remote, &remote_tree),
+            options.replace_bulk,
         )
         .await?;
         let mut plan = sync::plan(&Sides {
@@ -66,7 +67,7 @@ impl Cube {
             remote_hashes: &hashes.remote,
             replace_bulk: options.replace_bulk,
         });
-        judge_local(&local_tree, &mut plan);
+        judge_local(&local_tree, (remote, &remote_tree), &mut plan);
         if !plan.refusals.is_empty() {
             return Err(CubeError::Push {
                 root: remote.url().to_owned(),
@@ -79,6 +80,7 @@ impl Cube {
             local: &local,
             local_tree: &local_tree,
             remote_tree: &remote_tree,
+            remote_hashes: &hashes.remote,
             plan: &plan,
         };
         Ok(push.run(inventory, options.dry_run).await)
@@ -100,107 +102,52 @@ async fn complete_inventory(local: &Root, remote: &Root) -> Result<Inventory, Cu
     }
 }
 
-/// Hashes a plan is made from.
-#[derive(Debug, Default)]
-struct Hashes {
-    local: BTreeMap<String, String>,
-    remote: BTreeMap<String, (String, Version)>,
-}
-
-impl Hashes {
-    async fn read(
-        cube: &Cube,
-        inventory: &Inventory,
-        (local, local_tree): (&Root, &Tree),
-        (remote, remote_tree): (&Root, &Tree),
-    ) -> Result<Self, StoreError> {
-        let pulled = |key: &str| inventory.objects.get(key);
-        let here = local_tree.objects.keys().filter(|key| {
-            let known = pulled(key).is_some_and(|pulled| pulled.sha256.is_some());
-            node_of(key).is_none() && (known || remote_tree.objects.contains_key(*key))
-        });
-        let here: Vec<_> = here.cloned().collect();
-        let local_hashes = hash_all(cube, local, local_tree, here, |_, hash| hash).await?;
-        let there = remote_tree.objects.iter().filter(|(key, entry)| {
-            let here = local_hashes.get(*key);
-            let unknown = match pulled(key) {
-                // An object that was left there, and is here: it may be the same.
-                Some(pulled) if pulled.sha256.is_none() => {
-                    here.is_some()
-                        && local_tree.objects.get(*key).map(|here| here.size) == Some(entry.size)
-                }
-                // Gone or changed here, or changed there.
-                Some(pulled) => {
-                    let changed = pulled.class != Class::Bulk && pulled.sha256.as_ref() != here;
-                    changed || !pulled.is(entry)
-                }
-                None => here.is_some(),
-            };
-            node_of(key).is_none() && unknown
-        });
-        let keys = there.map(|(key, _)| key.clone()).collect();
-        let remote = hash_all(cube, remote, remote_tree, keys, |version, hash| {
-            (hash, version)
-        })
-        .await?;
-        Ok(Self {
-            local: local_hashes,
-            remote,
-        })
-    }
-}
-
-async fn hash_all<T>(
-    cube: &Cube,
-    root: &Root,
-    tree: &Tree,
-    keys: Vec<String>,
-    of: impl Fn(Version, String) -> T,
-) -> Result<BTreeMap<String, T>, StoreError> {
-    let (of, budget) = (&of, &MemoryBudget::new(cube.settings.memory_budget));
-    futures::stream::iter(keys)
-        .map(|key| async move {
-            let share = budget.share();
-            let size = tree.objects.get(&key).map_or(0, |entry| entry.size);
-            share.grow(WHOLE, size).await;
-            let read = root.get_with_version(&key).await?;
-            Ok::<_, StoreError>((key, of(read.version, hash(&read.bytes))))
-        })
-        .buffer_unordered(cube.settings.max_in_flight.max(1))
-        .try_collect()
-        .await
-}
-
 /// Adds what is wrong with the local copy where this push writes: half an append is not
 /// published.
-fn judge_local(local: &Tree, plan: &mut PushPlan) {
+fn judge_local(local: &Tree, remote: (&Root, &Tree), plan: &mut PushPlan) {
     if plan.is_empty() {
         return;
     }
     let judged = Judged::of(local.clone(), BTreeMap::new());
     let touched = plan.touched();
-    let (mut refusals, mut warnings) = (Vec::new(), Vec::new());
-    for orbit in &judged.orbits {
-        if !touched.iter().any(|key| below(key, &orbit.path).is_some()) {
-            continue;
-        }
-        refusals.extend(judged.refusals(&orbit.path).map(|finding| {
-            let message = &finding.message;
-            format!("in the local copy, {message}; finish the append there, or pull anew and append again")
-        }));
-    }
+    let touches = |path: &str| touched.iter().any(|key| below(key, path).is_some());
+    let orbits = judged.orbits.iter().filter(|orbit| touches(&orbit.path));
+    let refused: Vec<&Finding> = orbits
+        .flat_map(|orbit| judged.refusals(&orbit.path))
+        .collect();
+    let mut warnings = Vec::new();
     for finding in &judged.findings {
         let missing = finding.heal == Heal::Mends;
-        let stale = finding.rule == Rule::Consolidated
-            && touched
-                .iter()
-                .any(|key| below(key, &finding.path).is_some());
+        let stale = finding.rule == Rule::Consolidated && touches(&finding.path);
         if missing || stale {
             warnings.push(format!("in the local copy, {}", finding.message));
         }
     }
-    plan.refusals.extend(refusals);
+    plan.refusals.extend(refused_here(&refused, remote));
     plan.warnings.extend(warnings);
+}
+
+/// What is wrong here, and where it is to be mended: no new pull mends what is wrong in the
+/// remote cube as well.
+fn refused_here(refused: &[&Finding], (root, remote): (&Root, &Tree)) -> Vec<String> {
+    if refused.is_empty() {
+        return Vec::new();
+    }
+    let there = Judged::of(remote.clone(), BTreeMap::new()).findings;
+    let root = root.url();
+    let told = refused.iter().map(|finding| {
+        let message = &finding.message;
+        match there.contains(finding) {
+            true => format!(
+                "in the remote cube, too, {message}; mend it there first, `zagg-stream cube check {root}` names \
+                 all of it, then pull anew"
+            ),
+            false => format!(
+                "in the local copy, {message}; finish the append there, or pull anew and append again"
+            ),
+        }
+    });
+    told.collect()
 }
 
 struct Push<'a> {
@@ -209,6 +156,7 @@ struct Push<'a> {
     local: &'a Root,
     local_tree: &'a Tree,
     remote_tree: &'a Tree,
+    remote_hashes: &'a BTreeMap<String, (String, Version)>,
     plan: &'a PushPlan,
 }
 
@@ -269,32 +217,127 @@ impl Push<'_> {
     }
 
     async fn carry_out(&self, inventory: &mut Inventory, pushed: &mut Pushed) -> Result<(), Halt> {
-        let root = &self.started.root;
-        let writer = Writer::new(self.cube, root, self.local);
+        self.note_what_stands(inventory);
+        let mut has_looked = false;
         for (stage, writes) in &self.plan.stages {
-            let written = writer.stage(stage.name(), writes, |stands| {
-                let class = self.local_tree.class(&stands.key);
-                let record = inventory::Pulled::pushed(&stands.bytes, class);
-                inventory.objects.insert(stands.key.clone(), record);
-                if stands.written {
-                    pushed.sent.add(stands.bytes.len() as u64);
-                    pushed.uploaded.push(stands.key);
-                } else {
-                    pushed.stood += 1;
-                }
-            });
-            written.await?;
-        }
-        for key in &self.plan.stands {
-            let read = self.local.get(key).await?;
-            let record = inventory::Pulled::pushed(&read, self.local_tree.class(key));
-            inventory.objects.insert(key.clone(), record);
+            if stage.is_of_documents() && !has_looked {
+                self.look_again(pushed).await?;
+                has_looked = true;
+            }
+            self.write(*stage, writes, inventory, pushed).await?;
         }
         self.delete(inventory, pushed).await?;
         for key in &self.plan.gone {
             inventory.objects.remove(key);
         }
+        match self.plan.is_empty() {
+            true => Ok(()),
+            false => self.look_back(inventory).await,
+        }
+    }
+
+    async fn write(
+        &self,
+        stage: Stage,
+        writes: &[Write],
+        inventory: &mut Inventory,
+        pushed: &mut Pushed,
+    ) -> Result<(), Halt> {
+        let writer = Writer::new(self.cube, &self.started.root, self.local);
+        let written = writer.stage(stage.name(), writes, |stands| {
+            let class = self.local_tree.class(&stands.key);
+            let record = inventory::Pulled::pushed(&stands.bytes, class);
+            inventory.objects.insert(stands.key.clone(), record);
+            if stands.written {
+                pushed.sent.add(stands.bytes.len() as u64);
+                pushed.uploaded.push(stands.key);
+            } else {
+                pushed.stood += 1;
+            }
+        });
+        written.await
+    }
+
+    /// Records the writings that were read and found to be known, or as they are here, so
+    /// that no later push reads them again.
+    fn note_what_stands(&self, inventory: &mut Inventory) {
+        for key in &self.plan.stands {
+            let class = self.local_tree.class(key);
+            let record = self.as_it_was_read(key, class);
+            inventory
+                .objects
+                .extend(record.map(|record| (key.clone(), record)));
+        }
+        for (key, (hash, _)) in self.remote_hashes {
+            if let Some(known) = inventory.objects.get_mut(key)
+                && known.sha256.as_ref() == Some(hash)
+                && let Some(record) = self.as_it_was_read(key, known.class)
+            {
+                *known = record;
+            }
+        }
+    }
+
+    /// Of a document the remote bytes: what says the same may be written otherwise.
+    fn as_it_was_read(&self, key: &str, class: Class) -> Option<inventory::Pulled> {
+        let entry = self.remote_tree.objects.get(key)?;
+        if let Some(path) = node_of(key) {
+            let document = self.remote_tree.documents.get(path)?;
+            let hash = hash(&document.bytes);
+            return Some(inventory::Pulled::read(
+                entry,
+                &document.version,
+                class,
+                hash,
+            ));
+        }
+        let (hash, version) = self.remote_hashes.get(key)?;
+        Some(inventory::Pulled::read(entry, version, class, hash.clone()))
+    }
+
+    /// Refuses to publish what others have written into meanwhile.
+    async fn look_again(&self, pushed: &mut Pushed) -> Result<(), Halt> {
+        let now = tree::list(&self.started.root).await?;
+        let Meanwhile { here, aside } = self.again(&now).meanwhile();
+        if !here.is_empty() {
+            let root = self.started.root.url().to_owned();
+            return Err(Halt::Meanwhile { keys: here, root });
+        }
+        if !aside.is_empty() {
+            let names = named(&aside);
+            pushed.warnings.push(format!(
+                "the remote cube was changed by somebody else meanwhile, but not where this push writes: {names}"
+            ));
+        }
         Ok(())
+    }
+
+    /// Records which writings were pushed, and tells of objects that others have written into
+    /// them after the last look. Another writing in the moment since would be taken for this
+    /// one only until the object is pushed again, which reads it.
+    async fn look_back(&self, inventory: &mut Inventory) -> Result<(), Halt> {
+        let now = tree::list(&self.started.root).await?;
+        for write in self.plan.writes() {
+            let record = inventory.objects.get_mut(&write.key);
+            if let Some((record, entry)) = record.zip(now.get(&write.key)) {
+                record.note(entry);
+            }
+        }
+        let keys = self.again(&now).mixed();
+        let root = self.started.root.url().to_owned();
+        match keys.is_empty() {
+            true => Ok(()),
+            false => Err(Halt::Mixed { keys, root }),
+        }
+    }
+
+    fn again<'b>(&'b self, now: &'b BTreeMap<String, Entry>) -> Again<'b> {
+        Again {
+            local: self.local_tree,
+            remote: self.remote_tree,
+            plan: self.plan,
+            now,
+        }
     }
 
     /// Deletes what is planned, if it is still what was planned for.
@@ -309,10 +352,10 @@ impl Push<'_> {
             }
             let then = self.remote_tree.objects.get(key);
             if now.get(key).is_some_and(|entry| Some(entry) != then) {
-                return Err(Halt::Moved(key.clone()));
+                return Err(Halt::moved(&self.started.root, key, false));
             }
             match self.started.root.remove(key, version).await? {
-                Removed::Moved => return Err(Halt::Moved(key.clone())),
+                Removed::Moved => return Err(Halt::moved(&self.started.root, key, false)),
                 Removed::Yes => pushed.deleted.push(key.clone()),
                 Removed::Before => {}
             }

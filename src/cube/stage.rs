@@ -36,6 +36,11 @@ impl Stage {
         }
     }
 
+    /// Whether it publishes what the stages before it have written.
+    pub(crate) fn is_of_documents(self) -> bool {
+        !matches!(self, Self::BulkObjects | Self::CoordinateObjects)
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::BulkObjects => "bulk objects",

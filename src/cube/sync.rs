@@ -7,11 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
-
 use super::inventory::{Inventory, hash};
-use super::layout::{Array, CONSOLIDATED, Node, TIME, bare, below, document_of, named, node_of};
-use super::moved::{is_as_here, moved, overlap};
+use super::layout::{Node, below, document_of, named, node_of};
+use super::moved::{moved, overlap};
+use super::refuse;
 use super::stage::Stage;
 use super::tree::{Class, Document, Tree};
 use super::write::{Body, Write};
@@ -30,8 +29,8 @@ pub(crate) struct Sides<'a> {
     /// Of remote objects, documents aside: of all that may have been written since the
     /// pull, or are to be written over or deleted.
     pub remote_hashes: &'a BTreeMap<String, (String, Version)>,
-    /// Whether bulk objects may be written over that were pulled, by a full pull, or that
-    /// stand past the end of their array.
+    /// Whether bulk objects may be written over that were pulled, by a full pull, and
+    /// objects that no array shows.
     pub replace_bulk: bool,
 }
 
@@ -86,8 +85,8 @@ pub(crate) fn plan(sides: &Sides<'_>) -> PushPlan {
     }
     planner.settle_bared_groups();
     planner.refuse_what_would_appear();
-    let is_document = |(key, _): &(String, Version)| node_of(key).is_none();
-    planner.plan.deletions.sort_by_key(is_document);
+    let is_object = |(key, _): &(String, Version)| node_of(key).is_none();
+    planner.plan.deletions.sort_by_key(is_object);
     planner.refuse_what_moved();
     if !planner.left_here.is_empty() {
         let message = format!(
@@ -152,41 +151,33 @@ impl Planner<'_> {
             self.plan.stands.push(key.to_owned());
             return;
         }
-        let version = match (sides.remote.objects.get(key), there) {
-            (None, _) => None,
-            (Some(_), Some((_, version))) => Some(version.clone()),
-            (Some(entry), None) => Some(Version::from(entry)),
+        let stands = sides.remote.objects.contains_key(key);
+        let Some(pulled) = pulled else {
+            match stands {
+                true => self.refuse(refuse::new_on_both(key)),
+                false => self.write(stage, key, Expected::Absent),
+            }
+            return;
         };
-        match (pulled, version) {
-            (None, None) => self.write(stage, key, Expected::Absent),
-            (None, Some(_)) => self.refuse(format!(
-                "`{key}` is new here and was written there since the pull, otherwise; pull into another \
-                 directory and append there"
-            )),
-            (Some(_), Some(version)) if sides.replace_bulk && sides.remote.is_past_end(key) => {
-                self.write(stage, key, Expected::Writing(version));
-            }
-            (Some(pulled), _) if pulled.sha256.is_none() && sides.remote.is_past_end(key) => {
-                self.refuse(format!(
-                    "`{key}` stands there past the end of its array, as after a push that was cut short, and \
-                     is another one here; push with --replace-bulk to write over it"
-                ));
-            }
-            (Some(pulled), _) if pulled.sha256.is_none() => self.refuse(format!(
-                "`{key}` was not fetched and has been written here, so it lacks what is in the remote one; \
-                 whoever appended did more than append: pull with --full, append there, and push with \
-                 --replace-bulk"
-            )),
-            (Some(_), _) if class == Class::Bulk && !(sides.replace_bulk && sides.inventory.full) => {
-                self.refuse(format!(
-                    "`{key}` of a bulk array has changed; an append only adds such objects. If it was \
-                     meant, push with --replace-bulk"
-                ));
-            }
-            (Some(_), Some(version)) => self.write(stage, key, Expected::Writing(version)),
-            // Gone there, which is found to have moved.
-            (Some(_), None) => self.write(stage, key, Expected::Absent),
+        let is_unseen = !sides.remote.shows(key);
+        let was_fetched = pulled.sha256.is_some();
+        let may_replace =
+            sides.replace_bulk && (is_unseen || (was_fetched && sides.inventory.full));
+        match (was_fetched, class) {
+            _ if may_replace => {}
+            (false, _) if is_unseen && stands => return self.refuse(refuse::another_here(key)),
+            // Deleted by hand, as the refusals ask for.
+            (false, _) if is_unseen => {}
+            (false, _) => return self.refuse(refuse::not_fetched(key)),
+            (true, Class::Bulk) => return self.refuse(refuse::bulk_changed(key)),
+            (true, _) => {}
         }
+        let expected = match there {
+            Some((_, version)) => Expected::Writing(version.clone()),
+            // Gone there, which is found to have moved.
+            None => Expected::Absent,
+        };
+        self.write(stage, key, expected);
     }
 
     fn write(&mut self, stage: Stage, key: &str, expected: Expected) {
@@ -219,12 +210,12 @@ impl Planner<'_> {
             self.plan.stands.push(key.to_owned());
             return;
         }
-        if let Some(reason) = self.refused_document(path, node, pulled.is_some(), there) {
+        if let Some(reason) = refuse::document(sides, path, node, pulled.is_some(), there) {
             self.refuse(reason);
             return;
         }
         if let (Node::Group(_), Some(there)) = (node, there)
-            && lost_only_its_block(here, there)
+            && refuse::lost_only_its_block(here, there)
         {
             self.bared.push(path.to_owned());
             return;
@@ -244,47 +235,6 @@ impl Planner<'_> {
         });
     }
 
-    /// Why a changed document may not be uploaded.
-    fn refused_document(
-        &self,
-        path: &str,
-        here: &Node,
-        was_pulled: bool,
-        there: Option<&Document>,
-    ) -> Option<String> {
-        let key = document_of(path);
-        let (Some(document), Some(remote)) = (there, self.sides.remote.node(path)) else {
-            return None;
-        };
-        if !was_pulled {
-            return Some(format!(
-                "`{key}` is new here and was written there since the pull, otherwise; pull into another \
-                 directory and append there"
-            ));
-        }
-        match (here, remote) {
-            (Node::Group(_), Node::Group(_)) => None,
-            (Node::Array(here), Node::Array(remote)) => {
-                if here.is_coordinate() != remote.is_coordinate() {
-                    return Some(format!(
-                        "`{path}` has another number of dimensions than there"
-                    ));
-                }
-                let new = self.sides.local.documents.get(path)?;
-                let fits = here.is_coordinate() || only_grew(here, remote, new, document);
-                (!fits).then(|| {
-                    format!(
-                        "`{key}` would make stored slices unreadable: of a bulk array only the attributes may \
-                         change and `{TIME}` may grow; restore it"
-                    )
-                })
-            }
-            _ => Some(format!(
-                "`{path}` is an array on one side and a group on the other"
-            )),
-        }
-    }
-
     fn look_at_missing(&mut self, key: &str) {
         let sides = self.sides;
         let Some(pulled) = sides.inventory.objects.get(key) else {
@@ -300,9 +250,7 @@ impl Planner<'_> {
         match (node_of(key), pulled.class) {
             (Some(path), _) => self.look_at_missing_document(key, path),
             (None, Class::Coordinate) if self.sides.remote.class(key) != Class::Bulk => {
-                if let Some((_, version)) = sides.remote_hashes.get(key) {
-                    self.plan.deletions.push((key.to_owned(), version.clone()));
-                }
+                self.look_at_missing_coordinate(key);
             }
             (None, _) => self.plan.warnings.push(format!(
                 "`{key}` is gone here and is kept there: only objects of coordinates are deleted"
@@ -310,20 +258,32 @@ impl Planner<'_> {
         }
     }
 
+    fn look_at_missing_coordinate(&mut self, key: &str) {
+        let sides = self.sides;
+        let array = sides
+            .local
+            .array_above(key)
+            .filter(|_| sides.local.shows(key));
+        if let Some(reason) = array.and_then(|(path, _)| refuse::time_gone(sides.local, path, key))
+        {
+            self.refuse(reason);
+        } else if let Some((_, version)) = sides.remote_hashes.get(key) {
+            self.plan.deletions.push((key.to_owned(), version.clone()));
+        }
+    }
+
     fn look_at_missing_document(&mut self, key: &str, path: &str) {
         let sides = self.sides;
-        let kept = sides
-            .local
-            .objects
-            .keys()
-            .find(|other| below(other, path).is_some());
         match (sides.remote.array(path), sides.remote.documents.get(path)) {
-            (Some(array), Some(document)) if array.is_coordinate() => match kept {
-                Some(kept) => self.refuse(format!(
-                    "`{key}` is gone here while `{kept}` is there; restore it, or delete all of the array"
-                )),
-                None => self.plan.deletions.push((key.to_owned(), document.version.clone())),
-            },
+            (Some(array), Some(document)) if array.is_coordinate() => {
+                match refuse::coordinate_gone(sides.local, path) {
+                    Some(reason) => self.refuse(reason),
+                    None => {
+                        let version = document.version.clone();
+                        self.plan.deletions.push((key.to_owned(), version));
+                    }
+                }
+            }
             _ => self.refuse(format!(
                 "`{key}` is gone here; without it every stored slice below it would be lost, so restore it"
             )),
@@ -350,22 +310,16 @@ impl Planner<'_> {
         }
     }
 
-    /// Refuses to let a bulk array grow over objects that are not of this copy.
+    /// Refuses to let arrays appear or grow over objects that are not of this copy. Those of
+    /// this copy have been looked at one by one.
     fn refuse_what_would_appear(&mut self) {
-        let written: BTreeSet<String> = self.plan.writes().map(|write| write.key.clone()).collect();
-        let appear = self.sides.remote.objects.keys().filter(|key| {
-            let past_end = self.sides.remote.is_past_end(key) && !self.sides.local.is_past_end(key);
-            past_end && !written.contains(*key) && !is_as_here(self.sides, key)
-        });
-        for key in appear.cloned().collect::<Vec<_>>() {
-            if self.sides.local.class(&key) == Class::Bulk
-                && !self.sides.local.objects.contains_key(&key)
-            {
-                self.refuse(format!(
-                    "`{key}` stands there past the end of its array, as after a push that was cut short, and \
-                     would appear as a part of the new slices; delete that object by hand, then push again"
-                ));
-            }
+        let (local, remote) = (self.sides.local, self.sides.remote);
+        let appears = |key: &&String| {
+            !local.objects.contains_key(*key) && local.shows(key) && !remote.shows(key)
+        };
+        let keys: Vec<&String> = remote.objects.keys().filter(appears).collect();
+        for key in keys {
+            self.refuse(refuse::would_appear(key));
         }
     }
 
@@ -376,9 +330,11 @@ impl Planner<'_> {
             return;
         }
         let touched = self.plan.touched();
-        let overlaps = touched
-            .iter()
-            .any(|key| moved.iter().any(|moved| overlap(self.sides, key, moved)));
+        let overlaps = touched.iter().any(|key| {
+            moved
+                .iter()
+                .any(|moved| overlap(self.sides.local, key, moved))
+        });
         let names = named(&moved);
         match overlaps {
             true => self.refuse(format!(
@@ -390,32 +346,4 @@ impl Planner<'_> {
             )),
         }
     }
-}
-
-/// Whether stored objects mean the same under the new document: at most the attributes
-/// differ, and `time` has grown.
-fn only_grew(here: &Array, there: &Array, new: &Document, old: &Document) -> bool {
-    let rest = |document: &Document| {
-        let mut value = document.value.clone().unwrap_or_default();
-        if let Some(members) = value.as_object_mut() {
-            members.shift_remove("shape");
-            members.shift_remove("attributes");
-        }
-        value
-    };
-    let axis = there.time_axis();
-    let grew = here.shape.len() == there.shape.len()
-        && here
-            .shape
-            .iter()
-            .zip(&there.shape)
-            .enumerate()
-            .all(|(dimension, (new, old))| new == old || (Some(dimension) == axis && new > old));
-    grew && rest(new) == rest(old)
-}
-
-fn lost_only_its_block(here: &Document, there: &Document) -> bool {
-    let says = |document: &Document| document.value.clone().unwrap_or_default();
-    let (here, there): (Value, Value) = (says(here), says(there));
-    here.get(CONSOLIDATED).is_none() && there.get(CONSOLIDATED).is_some() && here == bare(&there)
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use zarrs::array::codec::api::ArrayToBytesCodecTraits;
 use zarrs::array::{ArrayMetadataV3, CodecChain, CodecOptions, DataType};
 
-use super::layout::{Array, join};
+use super::layout::{Array, below};
 use super::tree::Tree;
 use crate::store::root::{Version, Versioned};
 use crate::store::{Root, StoreError};
@@ -100,19 +100,19 @@ pub(crate) async fn read(
         return Ok(None);
     }
     let mut objects = BTreeMap::new();
-    for index in 0..array.objects().unwrap_or_default() {
-        let Some(key) = array.object_key(index).map(|key| join(path, &key)) else {
+    // Of a length that cannot be there are no more objects than were listed.
+    for key in tree.keys_below(path) {
+        let name = below(key, path).unwrap_or_default();
+        let Some(index) = array.object_index(name) else {
             continue;
         };
-        if tree.objects.contains_key(&key) {
-            let Versioned { bytes, version } = root.get_with_version(&key).await?;
-            let object = TimeObject {
-                key,
-                bytes,
-                version,
-            };
-            objects.insert(index, object);
-        }
+        let Versioned { bytes, version } = root.get_with_version(key).await?;
+        let object = TimeObject {
+            key: key.to_owned(),
+            bytes,
+            version,
+        };
+        objects.insert(index, object);
     }
     let document = document.value.clone().unwrap_or_default();
     let values = decode(array, document, &objects);

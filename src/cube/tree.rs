@@ -264,6 +264,21 @@ impl Tree {
         })
     }
 
+    /// Whether the object at `key` is one that its array shows.
+    pub(crate) fn shows(&self, key: &str) -> bool {
+        self.array_above(key).is_some_and(|(path, array)| {
+            below(key, path).is_some_and(|name| array.owns(name) && !array.is_past_end(name))
+        })
+    }
+
+    /// Keys of the objects below `path`.
+    pub(crate) fn keys_below<'a>(&'a self, path: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+        let prefix = join(path, "");
+        let from = self.objects.range(prefix.clone()..);
+        from.map(|(key, _)| key.as_str())
+            .take_while(move |key| key.starts_with(&prefix))
+    }
+
     /// Keys of the objects that no node owns.
     pub(crate) fn foreign(&self) -> impl Iterator<Item = &str> {
         let keys = self.objects.keys().map(String::as_str);

@@ -163,7 +163,11 @@ impl<'a> Writer<'a> {
         let settled = self.to.settle(key, &bytes, &write.expected).await?;
         tracing::debug!(key, bytes = bytes.len(), settled = ?settled, "object settled");
         match settled {
-            Settled::Moved => Err(Halt::Moved(key.clone())),
+            Settled::Moved => {
+                let may_be_gone = write.expected != Expected::Absent;
+                let was_deleted = may_be_gone && self.to.get_if_present(key).await?.is_none();
+                Err(Halt::moved(self.to, key, was_deleted))
+            }
             settled => Ok(Stands {
                 key: key.clone(),
                 bytes,

@@ -6,6 +6,13 @@
 mod common;
 
 mod append;
+mod coordinates;
 mod faults;
+mod generations;
+mod meanwhile;
+mod orphans;
 mod outcomes;
+mod pair;
+mod pulls;
+mod records;
 mod refusals;

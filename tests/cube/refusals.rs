@@ -1,90 +1,10 @@
 //! What a heal and a push refuse, and what they let pass beside it.
 
+use super::pair::{Pair, SHARD, cube};
 use crate::common::binary::Zagg;
 use crate::common::cubes::{Cubes, bulk_keys};
-use crate::common::library::settings;
 use crate::common::stores::{TestStore, Tree, differences};
 use serde_json::{Value, json};
-use zagg_stream::Root;
-use zagg_stream::cube::{Cube, CubeError, PushOptions, Pushed};
-
-fn root(store: &TestStore) -> Root {
-    Root::open(store.root().to_str().unwrap()).unwrap()
-}
-
-fn cube(store: &TestStore) -> Cube {
-    Cube::new(root(store)).settings(settings(""))
-}
-
-/// A remote cube and a copy of it.
-struct Pair {
-    remote: TestStore,
-    local: TestStore,
-}
-
-impl Pair {
-    async fn of(tree: &Tree, full: bool) -> Self {
-        let pair = Self {
-            remote: TestStore::of(tree),
-            local: TestStore::empty(),
-        };
-        let pulled = cube(&pair.remote)
-            .pull(full, || Ok(root(&pair.local)))
-            .await
-            .unwrap();
-        assert_eq!(pulled.ended.exit_code, 0, "{:?}", pulled.ended.error);
-        pair
-    }
-
-    async fn golden(name: &str) -> Self {
-        Self::of(&Cubes::load().tree(name), false).await
-    }
-
-    /// With a genuine third slice in the copy.
-    async fn appended() -> Self {
-        let cubes = Cubes::load();
-        let pair = Self::golden("same_size_append/remote").await;
-        for (key, bytes) in cubes.tree("same_size_append/local") {
-            pair.local.write(&key, bytes);
-        }
-        pair
-    }
-
-    async fn push_with(&self, options: PushOptions) -> Result<Pushed, CubeError> {
-        cube(&self.remote).push(&root(&self.local), options).await
-    }
-
-    async fn push(&self) -> Pushed {
-        let pushed = self.push_with(PushOptions::default()).await;
-        let pushed = pushed.unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(pushed.ended.exit_code, 0, "{:?}", pushed.ended.error);
-        pushed
-    }
-
-    async fn replace_bulk(&self) -> Result<Pushed, CubeError> {
-        let options = PushOptions {
-            replace_bulk: true,
-            ..PushOptions::default()
-        };
-        self.push_with(options).await
-    }
-
-    /// The push is refused with these words and nothing is written.
-    async fn assert_refused(&self, words: &[&str]) {
-        let before = self.remote.tree();
-        let error = self.push_with(PushOptions::default()).await.unwrap_err();
-        assert_eq!(error.ending().exit_code(), 3);
-        for word in words {
-            assert!(
-                error.to_string().contains(word),
-                "`{word}` is not in: {error}"
-            );
-        }
-        assert_eq!(differences(&before, &self.remote.tree()), [""; 0]);
-    }
-}
-
-const SHARD: &str = "descending/r10m/vv/c/2/0/0";
 
 #[tokio::test]
 async fn what_moved_in_the_same_orbit_refuses_a_push() {
