@@ -1,7 +1,7 @@
 //! Why nothing is done to a cube, or not all of it. Each message names the cure.
 
 use super::fetch::Offending;
-use crate::error::FaultKind;
+use crate::error::{AT_WRONG_ADDRESS, FaultKind};
 use crate::report::Ending;
 use crate::store::{RootError, StoreError};
 
@@ -102,8 +102,8 @@ impl CubeError {
     /// How a command ends that failed for this.
     pub fn ending(&self) -> Ending {
         match self {
-            Self::Store(_) => Ending::Aborted,
-            _ => Ending::Refused,
+            Self::Root(_) => AT_WRONG_ADDRESS,
+            _ => self.kind().ending(),
         }
     }
 }
@@ -120,7 +120,8 @@ pub(crate) enum Halt {
 }
 
 impl Halt {
-    /// How the command ends.
+    /// How the command ends. Something may have been written, so no failed request makes it
+    /// refused.
     pub(crate) fn ending(&self) -> Ending {
         match self {
             Self::Stopped => Ending::Interrupted,
