@@ -19,7 +19,7 @@ use crate::store::manifest::Manifest;
 use crate::store::records::Records;
 use crate::store::{Held, Root};
 use crate::time::{Clock, SystemClock};
-use crate::watch::{Watched, Watchers};
+use crate::watch::{LEASE, Watched, Watchers};
 use crate::work::WorkSet;
 
 mod classify;
@@ -264,8 +264,9 @@ impl Retire {
         };
         let Acquired { held, claimed_from } =
             lease::acquire(&self.root, &claim, self.clock.clone()).await?;
-        tracing::info!(run_id = held.run_id(), ?claimed_from, "lease held");
         let pace = Pace::for_ttl(held.ttl());
+        let next_beat_s = pace.every.as_secs();
+        tracing::info!(target: LEASE, run_id = held.run_id(), ?claimed_from, next_beat_s, "lease held");
         // Whoever is about to delete asks the token itself, so no event is waited for.
         let beats = BeatThread::spawn(&self.root, held.clone(), pace, |_| {})?;
         Ok((held, beats))
