@@ -33,7 +33,7 @@ pub use error::RetireError;
 pub use summary::{Extent, KeptArtifact, Retired, RetiredArtifact, Total};
 
 use delete::{Deletion, Halt};
-use scan::{Ladder, Scan};
+use scan::{OwnedNames, Scan};
 
 /// Proof that a verify found nothing wrong with a store. Only a verify can make one, and
 /// it is good for that store alone.
@@ -171,8 +171,8 @@ impl Retire {
         records: &Records,
     ) -> Result<Scan, RetireError> {
         let work = WorkSet::new(records)?;
-        let ladder = Ladder::new(manifest, declaration);
-        scan::scan(&self.root, &work, &ladder).await
+        let owned = OwnedNames::new(manifest, declaration);
+        scan::scan(&self.root, &work, &owned).await
     }
 
     /// A record that cannot be read may name the very windows whose overviews the ladder
