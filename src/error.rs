@@ -100,6 +100,31 @@ impl FaultKind {
             Self::Denied | Self::ExpiredCredentials | Self::NoBucket
         )
     }
+
+    /// How a command ends that could not begin for this: refused, unless the store itself
+    /// or this program is at fault. A bucket that is not there is the address's fault, and
+    /// the address is the caller's to change.
+    pub fn ending(self) -> Ending {
+        match self {
+            Self::NoBucket => AT_WRONG_ADDRESS,
+            Self::Bug => Ending::Aborted,
+            kind if kind.is_store_wide() => Ending::Aborted,
+            _ => Ending::Refused,
+        }
+    }
+}
+
+/// How a command ends whose address cannot be worked on, whatever kind of fault the store
+/// has made of it.
+pub(crate) const AT_WRONG_ADDRESS: Ending = Ending::Refused;
+
+/// How a command ends that cannot find the run records: a store that cannot be listed at
+/// all is the wrong address.
+pub(crate) fn ending_without_records(error: &RecordError) -> Ending {
+    match error {
+        RecordError::NotListable(_) => AT_WRONG_ADDRESS,
+        _ => error.kind().ending(),
+    }
 }
 
 /// Why a pass was not admitted, or ended without a report.
@@ -170,20 +195,12 @@ impl Error {
         }
     }
 
-    /// How a pass ends that was not admitted for this: refused, unless the store itself
-    /// is at fault. An address that cannot be worked on is the caller's to change.
+    /// How a pass ends that was not admitted for this.
     pub fn ending(&self) -> Ending {
-        let kind = self.kind();
-        let is_the_address = matches!(
-            self,
-            Self::Root(_) | Self::Records(RecordError::NotListable(_))
-        );
-        if is_the_address || kind == FaultKind::NoBucket {
-            Ending::Refused
-        } else if kind.is_store_wide() || kind == FaultKind::Bug {
-            Ending::Aborted
-        } else {
-            Ending::Refused
+        match self {
+            Self::Root(_) => AT_WRONG_ADDRESS,
+            Self::Records(error) => ending_without_records(error),
+            _ => self.kind().ending(),
         }
     }
 }
@@ -342,9 +359,11 @@ impl AbortReason {
             | Self::Fleet(_)
             | Self::Unfinished(_) => Ending::Aborted,
             Self::Unfit(error) => error.ending(),
-            Self::LeaseRefused(error) if error.kind().is_store_wide() => Ending::Aborted,
-            Self::LeaseRefused(_) => Ending::Refused,
+            Self::LeaseRefused(error) => error.kind().ending(),
             Self::Operator(_) => Ending::Interrupted,
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

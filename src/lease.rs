@@ -15,6 +15,7 @@ use tracing::{Instrument, Span};
 use crate::store::lease::{Held, LeaseError, Released, confirm, give_back};
 use crate::store::retry::RetryPolicy;
 use crate::store::root::Root;
+use crate::watch::LEASE;
 
 /// The longest time between two beats of a lease that others work under. Some stores take no
 /// more than one write of an object in a second.
@@ -240,7 +241,7 @@ impl Keeper {
             match result {
                 Ok(()) => self.tell(BeatEvent::Confirmed),
                 Err(error) if self.held.is_fresh() => {
-                    tracing::warn!(root = %self.root, error = %error, "heartbeat failed, trying again");
+                    tracing::warn!(target: LEASE, root = %self.root, %error, "lease beat failed, trying again");
                     self.tell(BeatEvent::Failed(error));
                 }
                 Err(error) => {

@@ -163,7 +163,6 @@ fn on_beat(run: &Run, pace: Pace, event: BeatEvent) {
             run.announce(Event::LeaseBeat { next_beat_s });
         }
         BeatEvent::Failed(error) => {
-            tracing::warn!(%error, "lease beat failed, trying again");
             let error = error.to_string();
             run.announce(Event::LeaseBeatFailed { error });
         }

@@ -2,7 +2,7 @@
 
 use super::fetch::Offending;
 use super::layout::named;
-use crate::error::FaultKind;
+use crate::error::{AT_WRONG_ADDRESS, FaultKind};
 use crate::report::Ending;
 use crate::store::{Root, RootError, StoreError};
 
@@ -110,9 +110,9 @@ impl CubeError {
     /// How a command ends that failed for this.
     pub fn ending(&self) -> Ending {
         match self {
-            Self::Store(_) => Ending::Aborted,
+            Self::Root(_) => AT_WRONG_ADDRESS,
             Self::Stopped { .. } => Ending::Interrupted,
-            _ => Ending::Refused,
+            _ => self.kind().ending(),
         }
     }
 }
@@ -147,7 +147,8 @@ impl Halt {
         }
     }
 
-    /// How the command ends.
+    /// How the command ends. Something may have been written, so no failed request makes it
+    /// refused.
     pub(crate) fn ending(&self) -> Ending {
         match self {
             Self::Stopped => Ending::Interrupted,

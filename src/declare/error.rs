@@ -1,6 +1,6 @@
 //! Why a declaration is refused. Each message names the cure.
 
-use crate::error::FaultKind;
+use crate::error::{AT_WRONG_ADDRESS, FaultKind, ending_without_records};
 use crate::kernels::words::WordError;
 use crate::pyramid::{ConfigError, DeclarationError, ScheduleError};
 use crate::report::Ending;
@@ -117,18 +117,11 @@ impl DeclareError {
 
     /// How a declaration ends that failed for this.
     pub fn ending(&self) -> Ending {
-        if let Self::Unfit(error) = self {
-            return error.ending();
-        }
-        let is_address = matches!(
-            self,
-            Self::Root(_) | Self::Records(RecordError::NotListable(_))
-        );
-        match self.kind() {
-            _ if is_address => Ending::Refused,
-            FaultKind::Bug => Ending::Aborted,
-            kind if kind.is_store_wide() => Ending::Aborted,
-            _ => Ending::Refused,
+        match self {
+            Self::Root(_) => AT_WRONG_ADDRESS,
+            Self::Records(error) => ending_without_records(error),
+            Self::Unfit(error) => error.ending(),
+            _ => self.kind().ending(),
         }
     }
 }

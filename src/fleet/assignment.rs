@@ -81,9 +81,9 @@ impl WorkerError {
     /// How a worker ends for it.
     pub fn ending(&self) -> Ending {
         match self {
-            Self::Directory(error) if error.kind().is_store_wide() => Ending::Aborted,
             // The run directory is removed when its run ends.
             Self::Directory(error) if error.kind() == FaultKind::NotFound => Ending::Aborted,
+            Self::Directory(error) => error.kind().ending(),
             Self::Run(error) if error.kind() == FaultKind::LeaseLost => Ending::Aborted,
             Self::Run(error) => error.ending(),
             _ => Ending::Refused,

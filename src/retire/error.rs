@@ -1,6 +1,6 @@
 //! Why nothing is retired. Each message names the cure.
 
-use crate::error::{Error, FaultKind};
+use crate::error::{AT_WRONG_ADDRESS, Error, FaultKind, ending_without_records};
 use crate::kernels::words::WordError;
 use crate::pyramid::DeclarationError;
 use crate::report::Ending;
@@ -94,19 +94,11 @@ impl RetireError {
     /// How a retirement ends that failed for this.
     pub fn ending(&self) -> Ending {
         match self {
-            Self::Verify(error) => return error.ending(),
-            Self::Unfit(error) => return error.ending(),
-            _ => {}
-        }
-        let is_address = matches!(
-            self,
-            Self::Root(_) | Self::Records(RecordError::NotListable(_))
-        );
-        match self.kind() {
-            _ if is_address => Ending::Refused,
-            FaultKind::Bug => Ending::Aborted,
-            kind if kind.is_store_wide() => Ending::Aborted,
-            _ => Ending::Refused,
+            Self::Root(_) => AT_WRONG_ADDRESS,
+            Self::Records(error) => ending_without_records(error),
+            Self::Unfit(error) => error.ending(),
+            Self::Verify(error) => error.ending(),
+            _ => self.kind().ending(),
         }
     }
 }

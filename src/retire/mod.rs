@@ -19,7 +19,7 @@ use crate::store::manifest::Manifest;
 use crate::store::records::Records;
 use crate::store::{Held, Root};
 use crate::time::{Clock, SystemClock};
-use crate::watch::{Watched, Watchers};
+use crate::watch::{LEASE, Watched, Watchers};
 use crate::work::WorkSet;
 
 mod classify;
@@ -33,7 +33,7 @@ pub use error::RetireError;
 pub use summary::{Extent, KeptArtifact, Retired, RetiredArtifact, Total};
 
 use delete::{Deletion, Halt};
-use scan::{Ladder, Scan};
+use scan::{OwnedNames, Scan};
 
 /// Proof that a verify found nothing wrong with a store. Only a verify can make one, and
 /// it is good for that store alone.
@@ -171,8 +171,8 @@ impl Retire {
         records: &Records,
     ) -> Result<Scan, RetireError> {
         let work = WorkSet::new(records)?;
-        let ladder = Ladder::new(manifest, declaration);
-        scan::scan(&self.root, &work, &ladder).await
+        let owned = OwnedNames::new(manifest, declaration);
+        scan::scan(&self.root, &work, &owned).await
     }
 
     /// A record that cannot be read may name the very windows whose overviews the ladder
@@ -264,8 +264,9 @@ impl Retire {
         };
         let Acquired { held, claimed_from } =
             lease::acquire(&self.root, &claim, self.clock.clone()).await?;
-        tracing::info!(run_id = held.run_id(), ?claimed_from, "lease held");
         let pace = Pace::for_ttl(held.ttl());
+        let next_beat_s = pace.every.as_secs();
+        tracing::info!(target: LEASE, run_id = held.run_id(), ?claimed_from, next_beat_s, "lease held");
         // Whoever is about to delete asks the token itself, so no event is waited for.
         let beats = BeatThread::spawn(&self.root, held.clone(), pace, |_| {})?;
         Ok((held, beats))

@@ -23,25 +23,18 @@ const MAX_NAMED_KEPT: usize = 1000;
 
 /// Which names the `/2` ladder writes at which nodes (`format.md` section 9).
 #[derive(Debug)]
-pub(super) struct Ladder {
+pub(super) struct OwnedNames {
     /// Orders of nodes that carry a level.
     orders: BTreeSet<u8>,
     /// Whether `all.zarr` is one of its names.
     has_all: bool,
 }
 
-impl Ladder {
+impl OwnedNames {
     pub(super) fn new(manifest: &Manifest, declaration: &Declaration) -> Self {
-        let all_time = || {
-            manifest
-                .pyramid()?
-                .get("overview")?
-                .get("all_time")?
-                .as_bool()
-        };
         Self {
             orders: declaration.entries.iter().map(|entry| entry.node).collect(),
-            has_all: !manifest.is_windowed() || all_time() == Some(true),
+            has_all: !manifest.is_windowed() || declaration.all_time,
         }
     }
 
@@ -101,11 +94,11 @@ impl Scan {
 pub(super) async fn scan(
     root: &Root,
     work: &WorkSet,
-    ladder: &Ladder,
+    owned: &OwnedNames,
 ) -> Result<Scan, RetireError> {
     let mut scan = Scan::default();
     let looks = ancestors(root, work)
-        .map_ok(|node| look(root, ladder, node))
+        .map_ok(|node| look(root, owned, node))
         .try_buffered(NODES_AT_ONCE);
     let mut looks = std::pin::pin!(looks);
     while let Some(found) = looks.try_next().await? {
@@ -167,7 +160,7 @@ struct Found {
     kept: Vec<KeptArtifact>,
 }
 
-async fn look(root: &Root, ladder: &Ladder, node: Ancestor) -> Result<Found, RetireError> {
+async fn look(root: &Root, owned: &OwnedNames, node: Ancestor) -> Result<Found, RetireError> {
     let listed = root.list_shallow(&node.node).await?;
     let mut found = Found {
         artifacts: Vec::new(),
@@ -193,7 +186,7 @@ async fn look(root: &Root, ladder: &Ladder, node: Ancestor) -> Result<Found, Ret
             id: node.node.replace('/', ""),
             order: node.order,
             stem: stem.to_owned(),
-            is_owned: ladder.owns(&node, stem),
+            is_owned: owned.owns(&node, stem),
             node: node.node.clone(),
         };
         let document = root.get_if_present(&place.root_document()).await?;

@@ -9,6 +9,7 @@ use crate::common::faults::{Failure, Op, Rule};
 use crate::common::fleet::wait_for;
 use crate::common::library::LEASE;
 use crate::common::many::Many;
+use crate::common::published::Published;
 use crate::common::s3::S3Server;
 use crate::common::times::iso_ago;
 
@@ -133,6 +134,24 @@ fn a_run_that_is_done_refused_or_failed() {
         .args(&["/nowhere/at/all", "--json"])
         .run();
     assert_document(&absent, "upgrade", 3, "refused");
+}
+
+#[test]
+fn a_bucket_that_is_not_there_is_refused_by_every_command() {
+    let server = S3Server::start();
+    let absent = server.absent("absent");
+    let published = Published::load("plain");
+    for command in ["backfill", "sweep", "verify", "retire", "declare"] {
+        let run = absent.command(command);
+        let run = match command {
+            "declare" => run.arg("--config").arg(published.config_path()),
+            _ => run,
+        };
+        assert_document(&run.run(), command, 3, "refused");
+    }
+    let cube = absent.environment(Zagg::new("cube").arg("check"));
+    let cube = cube.arg(absent.url()).arg("--json");
+    assert_document(&cube.run(), "cube check", 3, "refused");
 }
 
 #[test]

@@ -100,11 +100,16 @@ impl S3Server {
 
     /// A new bucket that holds `tree` under the prefix `hive`.
     pub(crate) fn bucket(&self, name: &str, tree: &Tree) -> Bucket {
-        let bucket = Bucket::at(&self.endpoint, name, [ACCESS_KEY, SECRET_KEY]);
+        let bucket = self.absent(name);
         let below = |key: &String| format!("{}/{key}", bucket.prefix());
         let objects = tree.iter().map(|(key, bytes)| (below(key), bytes.clone()));
         self.memory.fill(name, objects);
         bucket
+    }
+
+    /// A bucket of this name that nobody has made.
+    pub(crate) fn absent(&self, name: &str) -> Bucket {
+        Bucket::at(&self.endpoint, name, [ACCESS_KEY, SECRET_KEY])
     }
 
     /// What the root in this bucket holds.
