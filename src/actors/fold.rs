@@ -123,8 +123,9 @@ struct Folded {
 /// more windows.
 async fn fold(pass: &Arc<Pass>, leaf: &LeafRef) -> Result<Folded, LeafFault> {
     let started = Instant::now();
-    let open = OpenLeaf::open(&pass.run.root, pass.template.clone(), leaf.clone()).await?;
-    let open = Arc::new(open);
+    let root = &pass.run.root;
+    let open = OpenLeaf::open(root, pass.template.clone(), leaf.clone()).await?;
+    let open = Arc::new(open.measured(root).await?);
     let share = Arc::new(pass.run.budget.share());
     let (sender, receiver) = mpsc::channel(WINDOWS_AHEAD);
     let folding = {

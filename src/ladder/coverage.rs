@@ -12,6 +12,9 @@ const ENCODING: &str = "ranges";
 /// Who wrote the ranges.
 const SOURCE: &str = "sweep";
 
+/// Ranges of cells, both ends inclusive.
+type Ranges = Vec<[String; 2]>;
+
 /// The stored coverage with these shards in it, and whatever else it says as it is. One
 /// that is not of this kind and order, or has impossible ranges, is replaced. `None` when
 /// nothing is to be written.
@@ -50,17 +53,13 @@ pub(super) fn united(
 }
 
 /// The document, and its ranges with these shards; `None` when they cannot be united.
-fn with_ranges(
-    moc: &Value,
-    words: &[u64],
-    order: u8,
-) -> Option<(Map<String, Value>, Vec<[String; 2]>)> {
+fn with_ranges(moc: &Value, words: &[u64], order: u8) -> Option<(Map<String, Value>, Ranges)> {
     let moc = moc.as_object()?;
     let is = |key: &str, due: Value| moc.get(key) == Some(&due);
     if !(is("spec", json!(SPEC)) && is("encoding", json!(ENCODING)) && is("order", json!(order))) {
         return None;
     }
-    let before: Vec<[String; 2]> = serde_json::from_value(moc.get("ranges")?.clone()).ok()?;
+    let before: Ranges = serde_json::from_value(moc.get("ranges")?.clone()).ok()?;
     let ranges = coverage::union(&before, words, order).ok()?;
     Some((moc.clone(), ranges))
 }

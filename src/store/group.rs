@@ -6,10 +6,12 @@
 
 mod open;
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::TryStreamExt;
 use futures::future::{try_join_all, try_join3};
 use serde_json::{Map, Value};
 
@@ -46,6 +48,13 @@ impl FieldArrays {
             .iter()
             .chain(&self.locations)
             .chain(&self.times)
+    }
+
+    fn arrays_mut(&mut self) -> impl Iterator<Item = &mut GroupArray> {
+        self.payload
+            .iter_mut()
+            .chain(&mut self.locations)
+            .chain(&mut self.times)
     }
 }
 
@@ -191,13 +200,36 @@ impl OpenGroup {
         self.n_cells
     }
 
-    /// Encoded bytes of each run of `slab_cells` cells, from the shard indexes; objects
-    /// that are one chunk count as nothing because their size is not known before they
-    /// are read.
+    /// Asks for the sizes of objects that are one chunk, which no index tells: one LIST, and
+    /// none when every array is sharded.
+    ///
+    /// # Errors
+    /// Failed listings.
+    pub(crate) async fn measure(&mut self, root: &Root, order: u8) -> Result<(), LeafError> {
+        let is_indexed = |array: &GroupArray| array.tiles.iter().all(|tile| tile.bytes.is_some());
+        if self.arrays().all(is_indexed) {
+            return Ok(());
+        }
+        let objects = root.list(&format!("{}/{order}", self.artifact));
+        let sizes: HashMap<String, u64> = objects
+            .map_ok(|object| (object.key, object.size))
+            .try_collect()
+            .await
+            .map_err(|error| LeafError::of_leaf(&self.artifact, error))?;
+        let arrays = self.fields.iter_mut().flat_map(FieldArrays::arrays_mut);
+        for tile in arrays.flat_map(|array| &mut array.tiles) {
+            // A listing may lag behind: an object that it lacks is read all the same.
+            tile.object_bytes = sizes.get(&*tile.object).copied().unwrap_or(0);
+        }
+        Ok(())
+    }
+
+    /// Encoded bytes of each run of `slab_cells` cells; objects that are one chunk count
+    /// once they are [measured](OpenGroup::measure).
     pub(crate) fn slab_bytes(&self, slab_cells: u64) -> Vec<u64> {
         let mut slab_bytes = vec![0u64; self.n_cells.div_ceil(slab_cells) as usize];
         for tile in self.arrays().flat_map(|array| &array.tiles) {
-            slab_bytes[(tile.cells.start / slab_cells) as usize] += indexed_size(tile);
+            slab_bytes[(tile.cells.start / slab_cells) as usize] += tile.num_bytes();
         }
         slab_bytes
     }
@@ -206,7 +238,7 @@ impl OpenGroup {
     pub(crate) fn indexed_bytes(&self, cells: &Range<u64>) -> u64 {
         self.arrays()
             .flat_map(|array| tiles_of(array, cells))
-            .map(indexed_size)
+            .map(Tile::num_bytes)
             .sum()
     }
 
@@ -359,13 +391,6 @@ impl OpenGroup {
     fn arrays(&self) -> impl Iterator<Item = &GroupArray> {
         self.fields.iter().flat_map(FieldArrays::arrays)
     }
-}
-
-/// Encoded bytes of a tile, as far as an index says.
-fn indexed_size(tile: &Tile) -> u64 {
-    tile.bytes
-        .as_ref()
-        .map_or(0, |range| range.end - range.start)
 }
 
 /// The tiles of a window; tiles never straddle one, because slabs hold whole tiles.

@@ -63,6 +63,16 @@ pub(crate) struct Tile {
     pub object: Arc<str>,
     /// Where in the object; `None` for an object that is one chunk.
     pub bytes: Option<Range<u64>>,
+    /// Bytes of an object that is one chunk; 0 as long as nobody asked.
+    pub object_bytes: u64,
+}
+
+impl Tile {
+    /// Encoded bytes, as far as they are known.
+    pub(crate) fn num_bytes(&self) -> u64 {
+        let range = self.bytes.as_ref();
+        range.map_or(self.object_bytes, |range| range.end - range.start)
+    }
 }
 
 /// The layout of one array.
@@ -182,6 +192,7 @@ impl ArrayLayout {
             cells: self.object_range(object_index),
             object: object.into(),
             bytes: None,
+            object_bytes: 0,
         }
     }
 
@@ -231,6 +242,7 @@ impl ArrayLayout {
                 cells: first_cell..(first_cell + sharding.inner_cells).min(cells.end),
                 object: key.clone(),
                 bytes: Some(offset..end),
+                object_bytes: 0,
             });
         }
         Ok(tiles)

@@ -24,6 +24,7 @@ pub(crate) struct OpenLeaf {
     /// Which leaf.
     pub leaf: LeafRef,
     group: OpenGroup,
+    order: u8,
     block_cells: u64,
     slab_cells: u64,
 }
@@ -49,8 +50,19 @@ impl OpenLeaf {
             leaf,
             slab_cells: group.slab_cells(MIN_SLAB_CELLS),
             group,
+            order,
             block_cells,
         })
+    }
+
+    /// The leaf with the sizes of all its objects known, so that they can be paid for before
+    /// they are fetched, see [`OpenGroup::measure`].
+    ///
+    /// # Errors
+    /// Failed listings.
+    pub(crate) async fn measured(mut self, root: &Root) -> Result<Self, LeafError> {
+        self.group.measure(root, self.order).await?;
+        Ok(self)
     }
 
     /// Attributes of the leaf's group of cells.

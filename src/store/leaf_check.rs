@@ -191,7 +191,10 @@ mod tests {
             (flux(json!(1)), flux(json!(1.0))),
             (flux(json!({"value": 1.0})), flux(json!({"value": 1}))),
         ] {
-            assert!(weights_agree(declared.clone(), found.clone()), "{declared} {found}");
+            assert!(
+                weights_agree(declared.clone(), found.clone()),
+                "{declared} {found}"
+            );
         }
         for (declared, found) in [
             (flux(json!(1)), flux(json!(2))),
@@ -199,7 +202,10 @@ mod tests {
             (flux(json!(1)), json!({"gain": 1})),
             (json!({}), flux(json!(1))),
         ] {
-            assert!(!weights_agree(declared.clone(), found.clone()), "{declared} {found}");
+            assert!(
+                !weights_agree(declared.clone(), found.clone()),
+                "{declared} {found}"
+            );
         }
     }
 }

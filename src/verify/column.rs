@@ -13,7 +13,7 @@ use crate::gate;
 use crate::messages::{LeafRef, Reason};
 use crate::store::artifact::{Artifact, Tier};
 use crate::store::leaf_error::{LeafError, LeafProblem};
-use crate::store::stamp::{GRANULES, ArtifactRoot, Stamp};
+use crate::store::stamp::{ArtifactRoot, GRANULES, Stamp};
 use crate::store::template::ColumnTemplate;
 use crate::store::{METADATA, json as text};
 

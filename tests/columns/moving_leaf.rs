@@ -48,9 +48,7 @@ impl Moving {
         let (memory, root, below) = (self.memory.clone(), self.root(), below.to_owned());
         let moved = AtomicBool::new(false);
         let mover = Rule::on([op]).key(move |key| {
-            if key.starts_with(&below)
-                && key.contains("/c/")
-                && !moved.swap(true, Ordering::SeqCst)
+            if key.starts_with(&below) && key.contains("/c/") && !moved.swap(true, Ordering::SeqCst)
             {
                 let mut document: Value =
                     serde_json::from_slice(&get_now(&memory, &root).unwrap()).unwrap();

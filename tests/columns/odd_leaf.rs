@@ -50,6 +50,24 @@ async fn arrays_without_shards_give_the_same_column() {
 }
 
 #[tokio::test]
+async fn the_sizes_of_objects_without_an_index_are_asked_for_once_and_count() {
+    let mut leaf = ChangedLeaf::of("plain");
+    let (sharded, _) = leaf.run().await;
+    // As it lies in the shard, but for what the frames of several chunks share.
+    unshard(&mut leaf, DIGEST, CELLS, |leaf, _| {
+        let all = leaf.shard(DIGEST).ragged(PER_CHUNK);
+        let frame = compress(&ragged_chunk(&all));
+        // What is skipped takes no memory but its own.
+        let skipped = [&[0x50, 0x2a, 0x4d, 0x18, 0, 0, 4, 0][..], &[0; 4 << 16]].concat();
+        Some([frame, skipped].concat())
+    });
+    let (unsharded, _) = leaf.run().await;
+    assert_eq!(unsharded.requests.list, sharded.requests.list + 1);
+    let (before, after) = (sharded.peak_in_flight_bytes, unsharded.peak_in_flight_bytes);
+    assert!(after > 4 << 16 && before < 4 << 16, "{before}, {after}");
+}
+
+#[tokio::test]
 async fn several_shards_give_the_same_column() {
     let mut leaf = ChangedLeaf::of("plain");
     for array in [DIGEST, "count"] {

@@ -344,8 +344,18 @@ fn a_sum_of_both_infinities_is_the_nan_of_the_fill_or_else_the_common_one() {
     for (dtype, bytes, fill, due) in [
         (DenseType::Float32, &narrow, json!("NaN"), 0x7fc0_0000),
         (DenseType::Float32, &narrow, json!(0), 0x7fc0_0000),
-        (DenseType::Float32, &narrow, json!("0xffc00001"), 0xffc0_0001),
-        (DenseType::Float64, &wide, json!("NaN"), 0x7ff8_0000_0000_0000),
+        (
+            DenseType::Float32,
+            &narrow,
+            json!("0xffc00001"),
+            0xffc0_0001,
+        ),
+        (
+            DenseType::Float64,
+            &wide,
+            json!("NaN"),
+            0x7ff8_0000_0000_0000,
+        ),
         (DenseType::Float64, &wide, json!(-1), 0x7ff8_0000_0000_0000),
     ] {
         let fill_value = dtype.parse_fill(&fill).unwrap();
@@ -358,7 +368,10 @@ fn a_sum_of_both_infinities_is_the_nan_of_the_fill_or_else_the_common_one() {
         let flat = fold_flat(ExactMethod::Sum, fill_value, bytes, 4).unwrap();
         assert_eq!(&flat.bytes()[..dtype.width()], due, "{dtype:?} {fill}");
         assert!(flat.is_missing(0) && flat.count_present() == 3);
-        assert_eq!(fill_value.missing_of(flat.bytes()), [true, false, false, false]);
+        assert_eq!(
+            fill_value.missing_of(flat.bytes()),
+            [true, false, false, false]
+        );
     }
 }
 
