@@ -14,10 +14,10 @@ macro_rules! every {
     }};
 }
 
-fn kinds() -> [FaultKind; 13] {
+fn kinds() -> [FaultKind; 14] {
     every!(
         FaultKind: Denied, ExpiredCredentials, NotFound, NoBucket, Throttled, Unavailable,
-        CorruptLeaf, Declaration, WriteRefused, LeaseRefused, LeaseLost, Cancelled, Bug,
+        CorruptLeaf, Rewritten, Declaration, WriteRefused, LeaseRefused, LeaseLost, Cancelled, Bug,
     )
 }
 

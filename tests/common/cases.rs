@@ -1,5 +1,11 @@
 //! The golden cases of `tests/data`: stores, and what an upgrade makes of them.
 
+#![allow(
+    unused_imports,
+    unused_macros,
+    reason = "not every test crate tests every case"
+)]
+
 use std::fmt;
 use std::fs::File;
 use std::io::Read;

@@ -2,8 +2,6 @@
 
 #![allow(
     dead_code,
-    unused_imports,
-    unused_macros,
     reason = "every test crate compiles all of this and uses a part of it"
 )]
 
