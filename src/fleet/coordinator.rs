@@ -257,7 +257,7 @@ impl Coordinator {
         let Outcome {
             merged,
             may_be_written,
-        } = follow.to_its_end().await;
+        } = follow.followed_to_its_end().await;
         self.may_be_written |= may_be_written;
         self.requests += merged.requests;
         self.bytes_read += merged.bytes_read;

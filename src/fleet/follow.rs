@@ -110,7 +110,7 @@ impl<'a> Follow<'a> {
     }
 
     /// Has every part worked on; what came of them. Where that fails, the run is stopping.
-    pub(super) async fn to_its_end(mut self) -> Outcome {
+    pub(super) async fn followed_to_its_end(mut self) -> Outcome {
         if let Err(error) = self.until_all_ended().await {
             self.run.stop_fleet(error.kind(), error.to_string());
             self.workers.stop().await;

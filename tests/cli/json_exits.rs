@@ -147,11 +147,21 @@ fn a_bucket_that_is_not_there_is_refused_by_every_command() {
             "declare" => run.arg("--config").arg(published.config_path()),
             _ => run,
         };
-        assert_document(&run.run(), command, 3, "refused");
+        assert_refused(&run.run(), command);
     }
     let cube = absent.environment(Zagg::new("cube").arg("check"));
     let cube = cube.arg(absent.url()).arg("--json");
-    assert_document(&cube.run(), "cube check", 3, "refused");
+    assert_refused(&cube.run(), "cube check");
+}
+
+/// Fails unless a command was refused, also one whose document has no outcome beside that.
+#[track_caller]
+fn assert_refused(output: &Output, command: &str) {
+    let document = output.json();
+    assert_eq!(output.code, Some(3), "{output:?}");
+    assert_eq!(document["command"], command, "{document:#}");
+    assert_eq!(document["exit_code"], 3, "{document:#}");
+    assert!(document["error"].is_string(), "{document:#}");
 }
 
 #[test]

@@ -249,13 +249,14 @@ fn a_claimed_lease_says_whose_it_was_until_it_is_given_back() {
 
 #[tokio::test]
 async fn a_lease_taken_away_stops_the_pass_and_is_left_to_its_taker() {
+    const IN_FLIGHT: usize = 2;
     let many = Many::leaves(60);
     let slow = Rule::on([Op::Put])
         .key_contains(".pyramid.zarr/")
         .stall(Duration::from_millis(20));
     let store = scripted(&many.tree, [slow]).await;
-    let toml = "lease_ttl_s = 2\nmax_in_flight = 2";
-    let handle = start(Arc::new(store.clone()), settings(toml)).await;
+    let toml = format!("lease_ttl_s = 2\nmax_in_flight = {IN_FLIGHT}");
+    let handle = start(Arc::new(store.clone()), settings(&toml)).await;
     let mut events = Box::pin(handle.events());
     let written = |event: &Event| matches!(event, Event::Written { .. });
     while !events.next().await.is_some_and(|event| written(&event)) {}
@@ -282,7 +283,8 @@ async fn a_lease_taken_away_stops_the_pass_and_is_left_to_its_taker() {
     assert_eq!(report.outcome, Ending::Aborted, "{report:?}");
     assert_eq!(report.exit_code, 4);
     assert_eq!(aborts, 1);
-    assert_eq!(written_after, Vec::<String>::new());
+    // A stamp that was under way when the loss was seen may still land.
+    assert!(written_after.len() <= IN_FLIGHT, "{written_after:?}");
     assert!(report.counts.written >= 1);
     assert!(report.counts.not_attempted > 0);
     let tree = tree_in(&*inner).await;
