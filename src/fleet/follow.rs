@@ -113,7 +113,6 @@ impl<'a> Follow<'a> {
     pub(super) async fn followed_to_its_end(mut self) -> Outcome {
         if let Err(error) = self.until_all_ended().await {
             self.run.stop_fleet(error.kind(), error.to_string());
-            self.workers.stop().await;
             self.workers.kill().await;
         }
         for (part, plan) in self.parts.iter_mut().zip(&self.plan.parts) {
@@ -184,7 +183,8 @@ impl<'a> Follow<'a> {
         if self.workers.are_known() {
             // A token that was stale once is so for good, so nothing is lost with its worker.
             for part in self.taken.fallen_silent(self.run.settings.lease_ttl) {
-                if !self.parts[part as usize].is_over {
+                let followed = self.parts.get(part as usize);
+                if followed.is_some_and(|followed| !followed.is_over) {
                     tracing::warn!(
                         part,
                         "its worker has been silent for the ttl of the lease, ending it"
